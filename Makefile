@@ -22,7 +22,7 @@ GIT_DATE  = $(shell TZ=UTC git show -s --format=%cd --date=format-local:%Y-%m-%d
 TOOLS    := $(CURDIR)/.tools
 # deps-node installs the pinned Node and npm there; recipes that run either begin with this.
 NODE      = PATH="$(TOOLS)/node/bin:$$PATH"
-INITBIN  := internal/sandbox/jail/initbin/palyra-init.gz
+INITBIN  := internal/exec/sandbox/jail/initbin/palyra-init.gz
 # palyrad embeds the sandbox helper only under this tag, so that a plain
 # `go build ./...` needs nothing built before it.
 TAGS     := palyrainit
@@ -273,7 +273,7 @@ fuzz-facts: deps-sandbox init ## Change the workspace between every two stages o
 
 .PHONY: fuzz-canary
 fuzz-canary: deps-sandbox init ## Ask a gateway that forbids files for them in every way, and look at every byte of its answers (TIME=30s, SEED=n repeats a run)
-	TEST_PALYRA_CANARY_TIME=$(TIME) TEST_PALYRA_CANARY_SEED=$(SEED) CGO_ENABLED=0 $(GO) test -tags $(TAGS) -timeout 0 -count=1 -run '^TestCanary$$' ./internal/daemon
+	TEST_PALYRA_CANARY_TIME=$(TIME) TEST_PALYRA_CANARY_SEED=$(SEED) CGO_ENABLED=0 $(GO) test -tags $(TAGS) -timeout 0 -count=1 -run '^TestCanary$$' ./internal/gateway
 
 # No part of `make test`: it builds an older release, and takes minutes. The suite has
 # smaller state directories, in test/upgrade/testdata, which upgrade-state makes.
@@ -339,4 +339,4 @@ deps-typescript: deps-node
 
 .PHONY: clean
 clean: ## Remove what was built (the tools stay)
-	rm -rf bin $(INITBIN) internal/console/assets/dist coverage.out
+	rm -rf bin $(INITBIN) internal/surface/console/assets/dist coverage.out

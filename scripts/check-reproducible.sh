@@ -37,7 +37,7 @@ if [[ -n ${FRESH:-} ]]; then cache=$work/cache; fi
     make --no-print-directory build GO="$go" VERSION="$VERSION" COMMIT="$COMMIT" COMMIT_DATE="$COMMIT_DATE" >&2
 )
 
-init=internal/sandbox/jail/initbin
+init=internal/exec/sandbox/jail/initbin
 for folder in bin $init; do
   "$scripts/same-files.sh" $folder "$copy/$folder" || keep=1
 done

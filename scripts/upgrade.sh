@@ -15,7 +15,7 @@ trap 'rm -rf "$kept"' EXIT
 
 mkdir "$kept/src"
 git archive "$commit" | tar -x -C "$kept/src"
-helper=internal/sandbox/jail/initbin/palyra-init.gz
+helper=internal/exec/sandbox/jail/initbin/palyra-init.gz
 (
   cd "$kept/src"
   export CGO_ENABLED=0

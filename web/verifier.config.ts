@@ -34,7 +34,7 @@ export default defineConfig({
   publicDir: false,
   worker: { format: "iife" },
   build: {
-    outDir: "../internal/console/assets/dist",
+    outDir: "../internal/surface/console/assets/dist",
     emptyOutDir: false,
     modulePreload: false,
     target: "es2023",

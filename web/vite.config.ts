@@ -3,7 +3,7 @@ import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
 
 // palyrad embeds what is built here, under the build tag palyraweb.
-const embedded = "../internal/console/assets/dist";
+const embedded = "../internal/surface/console/assets/dist";
 
 export default defineConfig({
   plugins: [react(), tailwindcss()],

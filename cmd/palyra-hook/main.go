@@ -1,4 +1,4 @@
-// palyra-hook is the program that agents start as their hook: internal/hook/asking with a
+// palyra-hook is the program that agents start as their hook: internal/surface/hook/client with a
 // command line.
 package main
 
@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"palyra/internal/hook/asking"
+	"palyra/internal/surface/hook/client"
 )
 
 const usage = `usage: palyra-hook AGENT [-socket PATH] [-token-file PATH] [-limit SECONDS]
@@ -29,12 +29,12 @@ func main() {
 // run does what the command line says. Whatever is wrong with that is a denial.
 func run(args []string, env func(string) string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	if len(args) == 1 && args[0] == "schema" {
-		if _, err := io.WriteString(stdout, asking.Schema); err != nil {
+		if _, err := io.WriteString(stdout, client.Schema); err != nil {
 			return 1
 		}
 		return 0
 	}
-	h := &asking.Hook{}
+	h := &client.Hook{}
 	if err := read(h, args, env); err != nil {
 		return h.Deny(err, stdout, stderr)
 	}
@@ -42,10 +42,10 @@ func run(args []string, env func(string) string, stdin io.Reader, stdout, stderr
 }
 
 // read reads the command line and the environment.
-func read(h *asking.Hook, args []string, env func(string) string) (err error) {
-	h.Socket, h.Token, h.Limit = env("PALYRA_HOOK_SOCKET"), env("PALYRA_HOOK_TOKEN"), asking.DefaultLimit
+func read(h *client.Hook, args []string, env func(string) string) (err error) {
+	h.Socket, h.Token, h.Limit = env("PALYRA_HOOK_SOCKET"), env("PALYRA_HOOK_TOKEN"), client.DefaultLimit
 	if h.Socket == "" {
-		h.Socket = asking.UsualSocket(env)
+		h.Socket = client.UsualSocket(env)
 	}
 	if len(args) == 0 || len(args)%2 == 0 {
 		return errors.New(usage)
@@ -56,7 +56,7 @@ func read(h *asking.Hook, args []string, env func(string) string) (err error) {
 		case "-socket", "socket":
 			h.Socket = value
 		case "-token-file", "token-file":
-			if h.Token, err = asking.ReadToken(value); err != nil {
+			if h.Token, err = client.ReadToken(value); err != nil {
 				return err
 			}
 		case "-limit", "limit":
@@ -69,7 +69,7 @@ func read(h *asking.Hook, args []string, env func(string) string) (err error) {
 			return fmt.Errorf("there is no option %s\n%s", name, usage)
 		}
 	}
-	if h.Agent != "claude-code" && h.Agent != "codex" && h.Agent != asking.Generic {
+	if h.Agent != "claude-code" && h.Agent != "codex" && h.Agent != client.Generic {
 		return fmt.Errorf("there is no agent %q\n%s", h.Agent, usage)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"palyra/internal/hook/asking"
+	"palyra/internal/surface/hook/client"
 )
 
 // gateway answers everybody who connects with some bytes, and returns its socket.
@@ -110,7 +110,7 @@ func TestWithoutToken(t *testing.T) {
 		"/h/.local/state/palyra/hooks.sock":    {"XDG_STATE_HOME": "relative", "HOME": "/h"},
 		"/home/.local/state/palyra/hooks.sock": {"HOME": "/home"},
 	} {
-		if got := asking.UsualSocket(func(name string) string { return env[name] }); got != filepath.FromSlash(want) {
+		if got := client.UsualSocket(func(name string) string { return env[name] }); got != filepath.FromSlash(want) {
 			t.Errorf("%v: %s", env, got)
 		}
 	}

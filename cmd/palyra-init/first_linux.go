@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/sandbox/inside"
+	"palyra/internal/exec/sandbox/inside"
 )
 
 // forkTool runs the tool as a child, in all the layers of this thread, and remains

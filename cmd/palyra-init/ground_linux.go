@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/sandbox/inside"
+	"palyra/internal/exec/sandbox/inside"
 )
 
 // ground is the first process of a Tier B sandbox with namespaces of its own.

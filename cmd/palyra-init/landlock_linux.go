@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/sandbox/inside"
+	"palyra/internal/exec/sandbox/inside"
 )
 
 // rulesetAttr is struct landlock_ruleset_attr of <linux/landlock.h>.

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/sandbox/inside"
+	"palyra/internal/exec/sandbox/inside"
 )
 
 // backlog is how many connections may wait for palyrad; the kernel has a bound

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/sandbox/inside"
+	"palyra/internal/exec/sandbox/inside"
 )
 
 // pin writes the bytes that palyrad has hashed over the workspace's own files,

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/sandbox/inside"
+	"palyra/internal/exec/sandbox/inside"
 )
 
 // outer mounts the workspace where bubblewrap finds it, in the mount namespace

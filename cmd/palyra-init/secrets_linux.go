@@ -3,7 +3,7 @@ package main
 import (
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/sandbox/inside"
+	"palyra/internal/exec/sandbox/inside"
 )
 
 // placeSecrets writes the secrets that the tool gets as files. They are in memory or

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/sandbox/inside"
+	"palyra/internal/exec/sandbox/inside"
 )
 
 // readSurroundings measures what is seen from inside.

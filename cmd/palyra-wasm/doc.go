@@ -1,5 +1,5 @@
 // Command palyra-wasm runs WebAssembly guests for palyrad. palyrad starts it inside a
-// sandbox and speaks to it over the socket that is its standard input (internal/wasm/wire).
+// sandbox and speaks to it over the socket that is its standard input (internal/exec/wasm/wire).
 //
 // It is not trusted: the engine in it turns hostile code into native code. So it holds
 // no secret and no grant. Whatever a guest wants from outside is asked of palyrad, which

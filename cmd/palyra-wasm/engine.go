@@ -9,7 +9,7 @@ import (
 	"github.com/bytecodealliance/wasmtime-go/v39"
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/wasm/wire"
+	"palyra/internal/exec/wasm/wire"
 )
 
 // engineVersion is that of the module that go.mod pins; a test holds them together.

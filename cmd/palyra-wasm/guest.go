@@ -12,8 +12,8 @@ import (
 
 	"github.com/bytecodealliance/wasmtime-go/v39"
 
-	"palyra/internal/wasm/structure"
-	"palyra/internal/wasm/wire"
+	"palyra/internal/exec/wasm/module"
+	"palyra/internal/exec/wasm/wire"
 )
 
 // host is what guests import. Its functions are linked once; guest is the one that runs.
@@ -65,12 +65,12 @@ func stream(from []byte) cipher.Stream {
 }
 
 // run makes one call in a store of its own, which clear takes away.
-func (h *host) run(e *wasmtime.Engine, module *wasmtime.Module, order wire.Order, input []byte) (wire.End, [2][]byte) {
+func (h *host) run(e *wasmtime.Engine, mod *wasmtime.Module, order wire.Order, input []byte) (wire.End, [2][]byte) {
 	g := &guest{order: order, input: input, clock: epoch, began: time.Now()}
 	h.guest = g
 	store := wasmtime.NewStore(e)
 	h.store = store
-	store.Limiter(order.MemoryBytes, order.TableElements, 1, int64(structure.DefaultLimits().Tables), 1)
+	store.Limiter(order.MemoryBytes, order.TableElements, 1, int64(module.DefaultLimits().Tables), 1)
 	if err := store.SetFuel(order.Fuel); err != nil {
 		return wire.End{Outcome: wire.NotStartable, Problem: err.Error()}, g.output
 	}
@@ -78,7 +78,7 @@ func (h *host) run(e *wasmtime.Engine, module *wasmtime.Module, order wire.Order
 	h.watch.begin(time.Duration(order.WallMillis) * time.Millisecond)
 	defer h.watch.end()
 
-	instance, err := h.linker.Instantiate(store, module)
+	instance, err := h.linker.Instantiate(store, mod)
 	if err == nil {
 		err = g.call(store, instance)
 	}

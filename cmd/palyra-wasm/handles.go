@@ -5,7 +5,7 @@ package main
 import (
 	"fmt"
 
-	"palyra/internal/wasm/wire"
+	"palyra/internal/exec/wasm/wire"
 )
 
 // maxPiece bounds each piece of memory that goes along with a question, and the result

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/wasm/wire"
+	"palyra/internal/exec/wasm/wire"
 )
 
 // line is the socket to palyrad. It is read and written by calls of the system that wait:

@@ -8,18 +8,18 @@ import (
 
 	"github.com/bytecodealliance/wasmtime-go/v39"
 
-	"palyra/internal/wasm/structure"
-	"palyra/internal/wasm/wire"
+	"palyra/internal/exec/wasm/module"
+	"palyra/internal/exec/wasm/wire"
 )
 
 // function is one that guests import: its numbers are those of its type in
-// structure.Functions, 32-bit ones without a sign.
+// module.Functions, 32-bit ones without a sign.
 type function func(h *host, m memory, a []uint64) uint64
 
 // newHost links every function that a module may import.
 func newHost(e *wasmtime.Engine, l *line) (*host, error) {
 	h := &host{linker: wasmtime.NewLinker(e), line: l, watch: watch{interrupt: e.IncrementEpoch}}
-	for module, functions := range structure.Functions {
+	for module, functions := range module.Functions {
 		for name, t := range functions {
 			f := given[module][name]
 			if f == nil {
@@ -34,9 +34,9 @@ func newHost(e *wasmtime.Engine, l *line) (*host, error) {
 }
 
 // given are the functions by module and name.
-var given = map[string]map[string]function{structure.WASI: wasi, structure.Capabilities: handles}
+var given = map[string]map[string]function{module.WASI: wasi, module.Capabilities: handles}
 
-func (h *host) link(module, name string, t structure.FuncType, f function) error {
+func (h *host) link(module, name string, t module.FuncType, f function) error {
 	return h.linker.FuncNew(module, name, typeOf(t), func(c *wasmtime.Caller, args []wasmtime.Val) ([]wasmtime.Val, *wasmtime.Trap) {
 		numbers := make([]uint64, len(args))
 		for i, a := range args {
@@ -60,7 +60,7 @@ func (h *host) link(module, name string, t structure.FuncType, f function) error
 	})
 }
 
-func typeOf(t structure.FuncType) *wasmtime.FuncType {
+func typeOf(t module.FuncType) *wasmtime.FuncType {
 	list := func(letters string) []*wasmtime.ValType {
 		out := make([]*wasmtime.ValType, 0, len(letters))
 		for _, letter := range letters {

@@ -9,7 +9,7 @@ import (
 	"os"
 	"runtime/debug"
 
-	"palyra/internal/wasm/wire"
+	"palyra/internal/exec/wasm/wire"
 )
 
 func main() {

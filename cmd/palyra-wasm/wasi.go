@@ -6,7 +6,7 @@ import (
 	"crypto/rand"
 	"time"
 
-	"palyra/internal/wasm/wire"
+	"palyra/internal/exec/wasm/wire"
 )
 
 // The error numbers of preview 1 that are given here.

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"palyra/internal/mcp/packages/packagestest"
+	"palyra/internal/exec/upstream/packages/packagestest"
 )
 
 // registryKey finds a script's registry.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestForbidDumps starts this test again, which forbids dumps and looks at its limits, at the

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"palyra/internal/daemon"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/gateway"
 )
 
 func main() {
@@ -22,7 +22,7 @@ func main() {
 	// That belongs in nobody's terminal.
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := daemon.KeepInherited()
+	err := gateway.KeepInherited()
 	if err == nil {
 		err = command().ExecuteContext(ctx)
 	}
@@ -39,14 +39,14 @@ func main() {
 // socket takes an order of this host from another palyrad after a look at the namespaces of
 // that process, which an ordinary user may not see of one that cannot be dumped.
 func command() *cobra.Command {
-	c := daemon.Command(os.Stdout, os.Stderr)
+	c := gateway.Command(os.Stdout, os.Stderr)
 	c.PreRunE = func(*cobra.Command, []string) error { return forbidDumps() }
 	return c
 }
 
 // silent reports whether a program has said all that there is to say.
 func silent(err error) bool {
-	var exit daemon.ExitError
+	var exit gateway.ExitError
 	return errors.As(err, &exit) && exit.Err == nil
 }
 
@@ -64,7 +64,7 @@ func explain(w io.Writer, err error) {
 }
 
 func exitCode(err error) int {
-	var exit daemon.ExitError
+	var exit gateway.ExitError
 	if errors.As(err, &exit) {
 		return exit.Code
 	}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // TestExplain: an error has its reason's next step; one that came of the limit of

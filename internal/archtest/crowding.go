@@ -28,7 +28,7 @@ func (p *Package) product() []*File {
 }
 
 const (
-	wiring = "internal/daemon"
+	wiring = "internal/gateway"
 	// wiringFiles and wiringMethods are how many files the daemon may have, and
 	// how many methods one of its types.
 	wiringFiles, wiringMethods = 20, 5
@@ -66,7 +66,7 @@ func CheckWiring(t *Tree) []Finding {
 					out = append(out, Finding{f.Path, "imports " + imported + ": the daemon knows rooms, not " + what})
 				}
 			}
-			if imported == Module+"/internal/sqlite" {
+			if imported == Module+"/internal/store/sqlite" {
 				stores = append(stores, f.Path)
 			}
 		}

@@ -10,15 +10,15 @@ import (
 // dialHomes may connect to a host by themselves, each with its reason. Whatever
 // a call or a program reaches goes through egress.Dialer.
 var dialHomes = map[string]string{
-	"internal/egress/dialer.go":     "the one dial function: it resolves once, judges every address, and records",
-	"internal/model":                "a provider is asked by the gateway itself, at an endpoint of the operator's",
-	"internal/login":                "the identity provider is asked by the gateway itself, at an address of the operator's, by no call",
-	"internal/cli":                  "the CLI connects to its gateway",
-	"internal/hook/asking":          "the hook of an agent talks to palyrad on its socket",
-	"internal/rpc/client.go":        "`palyrad operator add` talks to a running palyrad",
-	"internal/bus":                  "the desktop is asked over the socket of its bus, by no call",
-	"internal/sandbox/cgroup/scope": "systemd is asked for a scope over the socket of its bus, by no call",
-	"internal/sandbox/seatbelt":     "the backend's examination connects to a listener of its own",
+	"internal/egress/dialer.go":          "the one dial function: it resolves once, judges every address, and records",
+	"internal/run/model":                 "a provider is asked by the gateway itself, at an endpoint of the operator's",
+	"internal/identity/login":            "the identity provider is asked by the gateway itself, at an address of the operator's, by no call",
+	"internal/cli":                       "the CLI connects to its gateway",
+	"internal/surface/hook/client":       "the hook of an agent talks to palyrad on its socket",
+	"internal/surface/api/client.go":     "`palyrad operator add` talks to a running palyrad",
+	"internal/core/bus":                  "the desktop is asked over the socket of its bus, by no call",
+	"internal/exec/sandbox/cgroup/scope": "systemd is asked for a scope over the socket of its bus, by no call",
+	"internal/exec/sandbox/seatbelt":     "the backend's examination connects to a listener of its own",
 }
 
 // connectors are the names by which code connects without

@@ -12,7 +12,7 @@ var MaxExports = map[string]struct {
 	Names int
 	Why   string
 }{
-	"internal/policy": {60, "whoever audits the part that decides reads its surface first; what only explains, warns or tests stands beside it"},
+	"internal/call/policy": {60, "whoever audits the part that decides reads its surface first; what only explains, warns or tests stands beside it"},
 }
 
 // CheckExports finds packages that export more names than they may.
@@ -64,7 +64,7 @@ func exportsOf(p *Package) []string {
 }
 
 // policyReaders read sets of policies and have no part in deciding.
-var policyReaders = []string{"internal/policy/explain", "internal/policy/lint", "internal/policy/policytests", "internal/policy/profile"}
+var policyReaders = []string{"internal/call/policy/explain", "internal/call/policy/lint", "internal/call/policy/policytests", "internal/call/policy/profile"}
 
 // inForce are the names of package policy through which a set comes into force.
 var inForce = []string{"Engine", "NewEngine", "Restore"}
@@ -74,7 +74,7 @@ var inForce = []string{"Engine", "NewEngine", "Restore"}
 func CheckPolicyReaders(t *Tree) []Finding {
 	var out []Finding
 	t.forEachFile(false, func(p *Package, f *File) {
-		alias := localName(f, Module+"/internal/policy")
+		alias := localName(f, Module+"/internal/call/policy")
 		if !inAny(p.Dir, policyReaders) || alias == "" {
 			return
 		}

@@ -11,32 +11,32 @@ import (
 // Executors are the packages that run calls. Dispatch reaches them only
 // through values that daemon hands it.
 var Executors = []string{
-	"internal/builtin",
-	"internal/sandbox/jail",
-	"internal/sandbox/process",
-	"internal/sandbox/bubblewrap",
-	"internal/sandbox/seatbelt",
-	"internal/sandbox/jobobject",
-	"internal/sandbox/ladder",
-	"internal/sandbox/wasm",
-	"internal/mcp/upstream",
-	"internal/mcp/packages",
+	"internal/exec/builtin",
+	"internal/exec/sandbox/jail",
+	"internal/exec/sandbox/process",
+	"internal/exec/sandbox/bubblewrap",
+	"internal/exec/sandbox/seatbelt",
+	"internal/exec/sandbox/jobobject",
+	"internal/exec/sandbox/ladder",
+	"internal/exec/wasm",
+	"internal/exec/upstream",
+	"internal/exec/upstream/packages",
 }
 
 // parts are executors that others are made of.
 var parts = map[string][]string{
-	"internal/sandbox/jail":       {"internal/sandbox/process", "internal/sandbox/bubblewrap", "internal/sandbox/wasm"},
-	"internal/sandbox/bubblewrap": {"internal/sandbox/ladder"},
-	"internal/sandbox/process":    {"internal/sandbox/ladder"},
-	"internal/sandbox/seatbelt":   {"internal/sandbox/ladder"},
-	"internal/sandbox/jobobject":  {"internal/sandbox/ladder"},
+	"internal/exec/sandbox/jail":       {"internal/exec/sandbox/process", "internal/exec/sandbox/bubblewrap", "internal/exec/wasm"},
+	"internal/exec/sandbox/bubblewrap": {"internal/exec/sandbox/ladder"},
+	"internal/exec/sandbox/process":    {"internal/exec/sandbox/ladder"},
+	"internal/exec/sandbox/seatbelt":   {"internal/exec/sandbox/ladder"},
+	"internal/exec/sandbox/jobobject":  {"internal/exec/sandbox/ladder"},
 }
 
 // reachers may reach an executor, directly or through other packages.
 var reachers = map[string]string{
-	"internal/daemon": "it builds the executors and hands them to dispatch",
-	"cmd/palyrad":     "it calls daemon",
-	"test":            "end-to-end tests run the whole daemon",
+	"internal/gateway": "it builds the executors and hands them to dispatch",
+	"cmd/palyrad":      "it calls daemon",
+	"test":             "end-to-end tests run the whole daemon",
 }
 
 // CheckExecutors finds packages that can reach an executor though they are
@@ -124,12 +124,12 @@ type Home struct {
 var Homes = []Home{
 	{
 		Modules: []string{"github.com/cedar-policy/cedar-go"},
-		Rooms:   []string{"internal/policy"},
+		Rooms:   []string{"internal/call/policy"},
 		Why:     "one decision language, one engine, and one place to mend when its unstable packages change",
 	},
 	{
 		Modules: []string{"connectrpc.com"},
-		Rooms:   []string{"internal/rpc", "internal/cli", "gen", "test"},
+		Rooms:   []string{"internal/surface/api", "internal/cli", "gen", "test"},
 		Why:     "the wire stops at the surface",
 	},
 	{
@@ -139,17 +139,17 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"github.com/anthropics/anthropic-sdk-go"},
-		Rooms:   []string{"internal/model/anthropic"},
+		Rooms:   []string{"internal/run/model/anthropic"},
 		Why:     "a model is asked through model.Provider; the wire format and its SDK stop there",
 	},
 	{
 		Modules: []string{"github.com/openai/openai-go"},
-		Rooms:   []string{"internal/model/openai"},
+		Rooms:   []string{"internal/run/model/openai"},
 		Why:     "a model is asked through model.Provider; the wire format and its SDK stop there",
 	},
 	{
 		Modules: []string{"github.com/coreos/go-oidc", "github.com/go-jose/go-jose", "golang.org/x/oauth2"},
-		Rooms:   []string{"internal/login"},
+		Rooms:   []string{"internal/identity/login"},
 		Why:     "the identity provider's tokens are read in one place and go no further; the command never sees them",
 	},
 	{
@@ -158,7 +158,7 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"buf.build/go/protovalidate"},
-		Why:     "it links CEL and a parser generator; internal/rpc/fieldrules checks the same rules, and its tests compare the two",
+		Why:     "it links CEL and a parser generator; internal/surface/api/check checks the same rules, and its tests compare the two",
 	},
 	{
 		Modules: []string{"text/template", "html/template"},
@@ -166,12 +166,12 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"mvdan.cc/sh"},
-		Rooms:   []string{"internal/shellwords"},
+		Rooms:   []string{"internal/exec/program/shellwords"},
 		Why:     "it reads shells and could run them; what it read leaves its room as words, and nothing else of it is used",
 	},
 	{
 		Modules: []string{"database/sql", "zombiezen.com/go/sqlite", "modernc.org/sqlite"},
-		Rooms:   []string{"internal/sqlite"},
+		Rooms:   []string{"internal/store/sqlite"},
 		Why:     "one writer, one set of migrations; the rooms see interfaces",
 	},
 	{
@@ -185,12 +185,12 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"golang.org/x/sys", "syscall"},
-		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/filelock", "internal/trusted", "internal/identity/tpm", "internal/vault/kek/dpapi", "internal/localsocket", "internal/fileedit", "internal/installed", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyra-wasm", "cmd/palyrad", "cmd/palyra", "internal/hook/asking", "test"},
+		Rooms:   []string{"internal/exec/sandbox", "internal/exec/builtin", "internal/egress", "internal/exec/workspace", "internal/core/statedir/keyfile", "internal/core/filelock", "internal/core/trusted", "internal/identity/tpm", "internal/vault/kek/dpapi", "internal/ops/localsocket", "internal/agent/edit", "internal/agent/watch", "internal/core/config", "internal/gateway", "internal/gateway/doctor", "internal/core/statedir", "internal/core/reason", "internal/cli", "internal/store/sqlite", "cmd/palyra-init", "cmd/palyra-wasm", "cmd/palyrad", "cmd/palyra", "internal/surface/hook/client", "test"},
 		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded, where a socket says whose process connects, where signals are caught, and, for two numbers of errors, where the next step is found",
 	},
 	{
 		Modules: []string{"os/exec"},
-		Rooms:   []string{"internal/sandbox", "internal/cli/notify", "internal/cli/browser", "internal/cli/installing", "internal/cli/service", "internal/cli/approvals", "internal/skill/workshop", "cmd/palyra-init", "test"},
+		Rooms:   []string{"internal/exec/sandbox", "internal/cli/calls/desktop", "internal/cli/browser", "internal/cli/setup/install", "internal/cli/setup/service", "internal/cli/calls", "internal/exec/skill/workshop", "cmd/palyra-init", "test"},
 		Why:     "a program that is started anywhere else is a second way to run a tool; the CLI's notifications are one fixed program of macOS, a page is shown by the system's own opener, what it installs asks Codex, tries a hook, and speaks to the service manager of the person who typed the command, and an edit of arguments opens the editor of that person, and skills are built by the Go toolchain of theirs",
 	},
 	{
@@ -200,34 +200,34 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"github.com/godbus/dbus"},
-		Rooms:   []string{"internal/bus", "internal/cli/notify", "internal/keyring", "test"},
-		Why:     "its own way to connect reaches hosts and starts programs; internal/bus connects to sockets of this machine",
+		Rooms:   []string{"internal/core/bus", "internal/cli/calls/desktop", "internal/vault/keyring", "test"},
+		Why:     "its own way to connect reaches hosts and starts programs; internal/core/bus connects to sockets of this machine",
 	},
 	{
 		Modules: []string{"github.com/zalando/go-keyring"},
-		Rooms:   []string{"internal/keyring"},
+		Rooms:   []string{"internal/vault/keyring"},
 		Why:     "keyrings are asked in one place",
 	},
 	{
 		Modules: []string{"github.com/landlock-lsm/go-landlock", "golang.org/x/net/bpf"},
-		Rooms:   []string{"internal/sandbox", "cmd/palyra-init"},
+		Rooms:   []string{"internal/exec/sandbox", "cmd/palyra-init"},
 		Why:     "isolation is built in one place",
 	},
 	{
 		Modules: []string{Module + "/internal/egress/proxy"},
-		Rooms:   []string{"internal/sandbox", "test"},
+		Rooms:   []string{"internal/exec/sandbox", "test"},
 		Why:     "connections are carried for a sandbox alone, which holds the program to them",
 	},
 	{
 		Modules: []string{
-			Module + "/internal/egress/web", Module + "/internal/egress/names", Module + "/internal/egress/hello", Module + "/internal/egress/socks",
+			Module + "/internal/egress/web", Module + "/internal/egress/proxy/dns", Module + "/internal/egress/proxy/hello", Module + "/internal/egress/proxy/socks",
 		},
 		Rooms: []string{"internal/egress/proxy", "test"},
 		Why:   "the legs meet in the session alone, so that none of them can go around its checks and its budget",
 	},
 	{
 		Modules: []string{"unsafe"},
-		Rooms:   []string{"internal/sandbox", "internal/vault/kek/dpapi", "internal/sqlite/walbatch", "cmd/palyra-init", "test/attack/probe"},
+		Rooms:   []string{"internal/exec/sandbox", "internal/vault/kek/dpapi", "internal/store/sqlite/walbatch", "cmd/palyra-init", "test/attack/probe"},
 		Why:     "only system calls without a wrapper need it, those whose answer the system has allocated, and SQLite's C in Go, whose pointers are numbers",
 	},
 	{
@@ -280,7 +280,7 @@ func (h Home) place() string {
 // decision, more than one place inside it, and whoever has one minted but the
 // pipeline.
 func CheckPermits(t *Tree) []Finding {
-	const home = "internal/decision"
+	const home = "internal/call/decision"
 	var out, minted []Finding
 	t.forEachFile(false, func(p *Package, f *File) {
 		name := "Permit"
@@ -293,7 +293,7 @@ func CheckPermits(t *Tree) []Finding {
 		}
 		mint := strings.TrimSuffix(name, "Permit") + "Mint"
 		ast.Inspect(f.Syntax, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok && typeName(s) == mint && p.Dir != "internal/toolcall" {
+			if s, ok := n.(*ast.SelectorExpr); ok && typeName(s) == mint && p.Dir != "internal/call" {
 				out = append(out, Finding{t.at(n), "has a permit minted; only the pipeline may, which has made the decision durable"})
 			}
 			if !makes(n, name) {

@@ -13,15 +13,15 @@ import (
 // that says no more than that the log has the cause. Each of them logs it, or
 // hands it to one that does.
 var internalSources = []string{
-	"internal/committing/committing.go", // in the error, which the tool reports
-	"internal/dispatch/router.go",       // logs
-	"internal/hook/service.go",          // logs
-	"internal/mcp/server/call.go",       // logs
-	"internal/rpc/errors.go",            // logs
-	"internal/run/calls.go",             // logs
-	"internal/run/ending.go",            // in the ending, which the loop logs
-	"internal/tool/ending.go",           // in the report, which dispatch logs
-	"internal/toolcall/record.go",       // logs
+	"internal/exec/program/committing/committing.go", // in the error, which the tool reports
+	"internal/call/dispatch/router.go",               // logs
+	"internal/surface/hook/service.go",               // logs
+	"internal/surface/mcp/call.go",                   // logs
+	"internal/surface/api/errors.go",                 // logs
+	"internal/run/calls.go",                          // logs
+	"internal/run/ending.go",                         // in the ending, which the loop logs
+	"internal/core/tool/ending.go",                   // in the report, which dispatch logs
+	"internal/call/record.go",                        // logs
 }
 
 // TestInternalIsMadeWhereItIsLogged: whoever is told INTERNAL is sent to the

@@ -47,7 +47,7 @@ func TestLogKeysAreWritten(t *testing.T) {
 func TestLogKeysAreFound(t *testing.T) {
 	t.Parallel()
 	keys := LogKeys(parse(t, map[string]string{
-		"internal/policy/a.go": `package policy; import l "log/slog"; func f() { l.Info("x", l.String("found", ""), l.Any("found_too", nil)); l.StringValue("no"); g.String("other", "") }`,
+		"internal/call/policy/a.go": `package policy; import l "log/slog"; func f() { l.Info("x", l.String("found", ""), l.Any("found_too", nil)); l.StringValue("no"); g.String("other", "") }`,
 	}))
 	if got := slices.Sorted(maps.Keys(keys)); !slices.Equal(got, []string{"found", "found_too"}) {
 		t.Errorf("found %v", got)

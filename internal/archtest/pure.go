@@ -9,7 +9,7 @@ import (
 
 const (
 	// pureHome holds the tools that cannot have an effect.
-	pureHome = "internal/builtin/pure"
+	pureHome = "internal/exec/builtin/pure"
 	// pureName is the method that marks such a tool, and the interface of
 	// dispatch that asks for it.
 	pureName = "Pure"
@@ -18,11 +18,11 @@ const (
 // pureImports are all that a tool without effect may import: nothing on the
 // list opens a file, dials, starts a process, or reaches a part of the gateway
 // that does.
-var pureImports = []string{"context", "encoding/json", "time", Module + "/internal/tool"}
+var pureImports = []string{"context", "encoding/json", "time", Module + "/internal/core/tool"}
 
 // pureUsers may name what is pure: dispatch asks for it, and builtin lists the
 // tools.
-var pureUsers = []string{"internal/dispatch", pureHome}
+var pureUsers = []string{"internal/call/dispatch", pureHome}
 
 // CheckPure finds what would let a tool with an effect pass for one without: an
 // import that pureHome must not have, or a Pure tool that comes from elsewhere.

@@ -14,7 +14,7 @@ func CheckRegexps(t *Tree) []Finding {
 		if within(p.Dir, "test") || within(p.Dir, "internal/archtest") {
 			return
 		}
-		eager, lazy := localName(f, "regexp"), localName(f, Module+"/internal/lazyregexp")
+		eager, lazy := localName(f, "regexp"), localName(f, Module+"/internal/core/lazyregexp")
 		for _, d := range f.Syntax.Decls {
 			_, isFunc := d.(*ast.FuncDecl)
 			ast.Inspect(d, func(n ast.Node) bool {

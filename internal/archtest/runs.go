@@ -9,7 +9,7 @@ import (
 
 const (
 	// sandboxHome is the vocabulary of isolation; backends lie below it.
-	sandboxHome = "internal/sandbox"
+	sandboxHome = "internal/exec/sandbox"
 	// specName is what describes one program to a backend.
 	specName = "Spec"
 	// withoutName is the field of a backend's configuration that leaves layers
@@ -20,10 +20,10 @@ const (
 // specMakers may describe a program that is to run. Whoever else made a Spec
 // could run a program that nobody decided on.
 var specMakers = map[string]string{
-	"internal/builtin":                 "process.run, which dispatch calls with a permit",
-	"internal/mcp/packages/resolve.go": "npm or pip for an upstream server: to pin a package for a person who may add servers, which installs nothing, or for package.install, which dispatch calls with a permit",
-	"internal/mcp/upstream/start.go":   "an upstream server, which a decided call starts, or a person who may add servers when they add it or look at it again",
-	"internal/daemon/exec_command.go":  "palyrad sandbox exec is the runner without the gateway: a person at a shell runs a program of their own as themselves, so that there is no call to decide",
+	"internal/exec/builtin":                      "process.run, which dispatch calls with a permit",
+	"internal/exec/upstream/packages/resolve.go": "npm or pip for an upstream server: to pin a package for a person who may add servers, which installs nothing, or for package.install, which dispatch calls with a permit",
+	"internal/exec/upstream/start.go":            "an upstream server, which a decided call starts, or a person who may add servers when they add it or look at it again",
+	"internal/gateway/exec_command.go":           "palyrad sandbox exec is the runner without the gateway: a person at a shell runs a program of their own as themselves, so that there is no call to decide",
 }
 
 // CheckRuns finds sandbox.Spec values that are made outside of specMakers.

@@ -32,7 +32,7 @@ type File struct {
 // Package is the Go files of one folder. Files of an external test package
 // belong to the folder's package as test files.
 type Package struct {
-	// Dir is relative to the repository root, "internal/policy".
+	// Dir is relative to the repository root, "internal/call/policy".
 	Dir   string
 	Name  string
 	Files []*File

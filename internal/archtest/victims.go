@@ -45,8 +45,8 @@ var linking = []string{"Symlink", "Symlinkat", "Link", "Linkat"}
 // Victims lists the functions of tests that make links and name a file of the
 // machine for another purpose, as "file.go: function", each with its reason.
 var Victims = map[string]string{
-	"internal/sandbox/bubblewrap/limits_linux_test.go: TestRefusals": "a program that is not there is refused",
-	"test/attack/catalogue_files_test.go: fileRows":                  "FS-02 opens the file of passwords for reading and closes it",
+	"internal/exec/sandbox/bubblewrap/limits_linux_test.go: TestRefusals": "a program that is not there is refused",
+	"test/attack/catalogue_files_test.go: fileRows":                       "FS-02 opens the file of passwords for reading and closes it",
 }
 
 // CheckVictims finds tests that name a file of the machine as something that

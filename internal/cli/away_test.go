@@ -8,9 +8,9 @@ import (
 
 	"palyra/internal/cli"
 	"palyra/internal/cli/clitest"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 // arguments are what each command needs to be a whole command; a command that is not

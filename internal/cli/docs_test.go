@@ -11,7 +11,7 @@ import (
 
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestDocs: docs/cli.md names every command and every exit code.

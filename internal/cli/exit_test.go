@@ -12,7 +12,7 @@ import (
 	"palyra/internal/cli"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // TestExitCodes reaches each exit code in the way a person would.

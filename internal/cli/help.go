@@ -10,8 +10,8 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/manpage"
-	"palyra/internal/reason"
+	"palyra/internal/core/manpage"
+	"palyra/internal/core/reason"
 )
 
 // styledWidth is the narrowest terminal that gets styled help: the styling

@@ -20,8 +20,8 @@ import (
 
 	"palyra/internal/cli"
 	"palyra/internal/cli/command"
-	"palyra/internal/daemon"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
+	"palyra/internal/gateway"
 )
 
 var (
@@ -36,7 +36,7 @@ var (
 // its flags.
 func TestAdviceCanBeFollowed(t *testing.T) {
 	t.Parallel()
-	roots := map[string]*cobra.Command{"palyra": cli.Root(), "palyrad": daemon.Command(io.Discard, io.Discard)}
+	roots := map[string]*cobra.Command{"palyra": cli.Root(), "palyrad": gateway.Command(io.Discard, io.Discard)}
 	found := advice(t, "../..")
 	if len(found) < 100 {
 		t.Errorf("only %d commands are named", len(found))

@@ -8,7 +8,7 @@ import (
 
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // report prints an error with its next step and returns the exit code, which for a

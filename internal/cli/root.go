@@ -5,33 +5,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"palyra/internal/cli/approvals"
 	"palyra/internal/cli/calls"
 	"palyra/internal/cli/command"
-	"palyra/internal/cli/consoles"
-	"palyra/internal/cli/contexts"
-	"palyra/internal/cli/hooks"
-	"palyra/internal/cli/journal"
-	"palyra/internal/cli/keys"
-	"palyra/internal/cli/logins"
-	"palyra/internal/cli/mcpconfig"
-	"palyra/internal/cli/mcpserve"
-	"palyra/internal/cli/notices"
-	"palyra/internal/cli/operate"
-	"palyra/internal/cli/pairings"
+	"palyra/internal/cli/evidence"
+	"palyra/internal/cli/people"
 	"palyra/internal/cli/policy"
 	"palyra/internal/cli/printer"
-	"palyra/internal/cli/reviews"
 	"palyra/internal/cli/runs"
-	"palyra/internal/cli/sessions"
-	"palyra/internal/cli/skills"
-	"palyra/internal/cli/tokens"
+	"palyra/internal/cli/setup"
+	"palyra/internal/cli/things"
 	"palyra/internal/cli/tui"
-	"palyra/internal/cli/up"
-	"palyra/internal/cli/upstreams"
-	"palyra/internal/cli/vault"
-	"palyra/internal/cli/workspaces"
-	"palyra/internal/version"
+	"palyra/internal/core/version"
 )
 
 // The groups of `palyra --help`.
@@ -81,11 +65,11 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	asked := approvals.Command(a.App)
+	asked := calls.ApprovalsCommand(a.App)
 	asked.AddCommand(policy.WhyCommand(a.App))
-	in(groupCalls, runs.RunCommand(a.App), runs.Command(a.App, journal.Prove(a.App)), calls.Command(a.App), calls.ListedCommand(a.App), calls.ToolsCommand(a.App), approvals.ApproveCommand(a.App), approvals.DenyCommand(a.App), asked, approvals.GrantsCommand(a.App), tui.Command(a.App), sessions.Command(a.App), workspaces.Command(a.App))
-	in(groupEvidence, policy.Command(a.App), journal.Command(a.App), journal.AttestCommand(a.App))
-	in(groupOperate, up.Command(a.App), up.DownCommand(a.App, journal.Export(a.App)), hooks.Command(a.App), consoles.Command(a.App), operate.StatusCommand(a.App), operate.FreezeCommand(a.App), operate.ThawCommand(a.App), operate.MembersCommand(a.App), operate.DevicesCommand(a.App), reviews.RolesCommand(a.App), reviews.AccessCommand(a.App), tokens.Command(a.App), vault.Command(a.App), notices.Command(a.App), skills.Command(a.App), upstreams.Command(a.App, mcpserve.ServeCommand(a.App), mcpconfig.Command(a.App)), pairings.Command(a.App), pairings.PairCommand(a.App), contexts.Command(a.App), logins.LoginCommand(a.App), logins.LogoutCommand(a.App), keys.Command(a.App), operate.ConfigCommand(a.App))
+	in(groupCalls, runs.RunCommand(a.App), runs.Command(a.App, evidence.Prove(a.App)), calls.Command(a.App), calls.ListedCommand(a.App), calls.ToolsCommand(a.App), calls.ApproveCommand(a.App), calls.DenyCommand(a.App), asked, calls.GrantsCommand(a.App), tui.Command(a.App), calls.SessionsCommand(a.App), calls.WorkspacesCommand(a.App))
+	in(groupEvidence, policy.Command(a.App), evidence.Command(a.App), evidence.AttestCommand(a.App))
+	in(groupOperate, setup.UpCommand(a.App), setup.DownCommand(a.App, evidence.Export(a.App)), setup.HookCommand(a.App), people.ConsoleCommand(a.App), people.StatusCommand(a.App), people.FreezeCommand(a.App), people.ThawCommand(a.App), people.MembersCommand(a.App), people.DevicesCommand(a.App), people.RolesCommand(a.App), people.AccessCommand(a.App), people.TokensCommand(a.App), things.VaultCommand(a.App), things.NotifyCommand(a.App), things.SkillsCommand(a.App), things.MCPCommand(a.App, things.ServeCommand(a.App), setup.MCPConfigCommand(a.App)), people.PairingsCommand(a.App), people.PairCommand(a.App), people.ContextsCommand(a.App), people.LoginCommand(a.App), people.LogoutCommand(a.App), people.KeyCommand(a.App), people.ConfigCommand(a.App))
 	in(groupOther, a.versionCommand(), a.manCommand(root))
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)

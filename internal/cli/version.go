@@ -5,7 +5,7 @@ import (
 
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/version"
+	"palyra/internal/core/version"
 )
 
 // versionCommand says which build this is.

@@ -3,7 +3,7 @@ package egress
 import (
 	"net/netip"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // Class says what an address is for.

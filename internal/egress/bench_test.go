@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // thousandRules are hosts, wildcards and prefixes in equal parts.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // objection is why an address is not dialled.

@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/egress/egresstest"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 // TestConnectIsPlainTCP: relays leave the copying to the kernel, which takes

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"palyra/internal/tool"
+	"palyra/internal/core/tool"
 )
 
 // mostEntries is how many entries a ConnectionLog lists one by one: connections,

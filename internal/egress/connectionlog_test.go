@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"palyra/internal/must"
-	"palyra/internal/tool"
+	"palyra/internal/core/must"
+	"palyra/internal/core/tool"
 )
 
 func target(t testing.TB, s string) Target {

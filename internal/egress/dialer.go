@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // Dialer connects on behalf of one call, to hosts that its rules allow and to

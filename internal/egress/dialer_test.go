@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/tool"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
 )
 
 func asReason(err error, target **reason.Error) bool { return errors.As(err, target) }

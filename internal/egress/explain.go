@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"palyra/internal/plural"
-	"palyra/internal/tool"
+	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
 )
 
 // mostNamed is how many hosts a sentence names.
@@ -90,7 +90,7 @@ func Explanations(list []tool.Connection, missed int, hosts []string) []string {
 		}
 	}
 	if more := len(told) - len(sentences); more > 0 || missed > 0 {
-		sentences = append(sentences, fmt.Sprintf("More was kept from the network: %d other hosts or reasons, and %s that were not recorded one by one.", more, plural.Of(missed, "connection")))
+		sentences = append(sentences, fmt.Sprintf("More was kept from the network: %d other hosts or reasons, and %s that were not recorded one by one.", more, text.Plural(missed, "connection")))
 	}
 	return sentences
 }

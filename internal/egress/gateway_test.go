@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 func listening(at ...string) *Gateway {

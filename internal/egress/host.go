@@ -9,8 +9,8 @@ import (
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
 
-	"palyra/internal/clip"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
 )
 
 // Host is a host in its one canonical form: a lower-case ASCII name without
@@ -145,7 +145,7 @@ func urlRefused(s string) error {
 
 // quoted quotes text from outside for a message, so that control characters
 // show.
-func quoted(s string) string { return strconv.QuoteToASCII(clip.Ellipsis(s, 100)) }
+func quoted(s string) string { return strconv.QuoteToASCII(text.Ellipsis(s, 100)) }
 
 // String returns the canonical form, "" for no host.
 func (h Host) String() string {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/tool"
+	"palyra/internal/core/must"
+	"palyra/internal/core/tool"
 )
 
 func rulesOf(t *testing.T, list ...string) []Rule {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // Target is where one connection goes.

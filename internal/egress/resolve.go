@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // Resolver looks names up; *net.Resolver is one.

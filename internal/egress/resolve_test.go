@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/egress/egresstest"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 // TestAnswersOfANameServer: whatever a name server says of an allowed name,

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // Rule names hosts and, when it has one, a port. Its forms:

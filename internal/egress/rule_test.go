@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 )
 
 func TestDenyWithoutPortIsForAllPorts(t *testing.T) {

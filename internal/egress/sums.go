@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"palyra/internal/tool"
+	"palyra/internal/core/tool"
 )
 
 // mostSums is how many targets the connections that are not listed one by one

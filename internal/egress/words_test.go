@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/tool"
+	"palyra/internal/core/must"
+	"palyra/internal/core/tool"
 )
 
 // reasonWords are the constants of words.go whose names begin with Reason.

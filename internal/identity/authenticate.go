@@ -5,9 +5,9 @@ import (
 	"crypto/x509"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/canonical"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
 )
 
 // maxVerified bounds the memory of verified certificates.

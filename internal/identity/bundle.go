@@ -17,10 +17,10 @@ import (
 	"strings"
 	"time"
 
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/keptkey"
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/reason"
 )
 
 // The files of a credential bundle; curl and grpcurl take the first three.

@@ -6,9 +6,9 @@ import (
 	"encoding/pem"
 	"slices"
 
-	"palyra/internal/access"
-	"palyra/internal/canonical"
-	"palyra/internal/provenance"
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/provenance"
 )
 
 // Collect returns another certificate for the device with which actor added m, if its

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/provenance"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/provenance"
+	"palyra/internal/core/reason"
 )
 
 // History is what was done to the members, the oldest act first.

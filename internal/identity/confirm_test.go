@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/provenance"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/identity"
-	"palyra/internal/must"
-	"palyra/internal/provenance"
-	"palyra/internal/reason"
-	"palyra/internal/reason/reasontest"
 )
 
 // hands are those in whose hands a member is.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
 )
 
 // Consent is what an agent's owner says of it.

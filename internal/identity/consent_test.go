@@ -7,11 +7,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 // by is a member as it comes in with a device of its own.

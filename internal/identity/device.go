@@ -10,9 +10,9 @@ import (
 	"context"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/provenance"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/provenance"
 )
 
 // Local returns the principal of the local operator, made on first start.

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/lazyregexp"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
-	"palyra/internal/lazyregexp"
-	"palyra/internal/reason"
 )
 
 // maxReason bounds the text of a revocation, in bytes.

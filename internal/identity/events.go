@@ -4,9 +4,9 @@ import (
 	"crypto/x509"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/canonical"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
 	"palyra/internal/identity/ca"
 )
 

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/access"
+	"palyra/internal/core/access"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/reason/reasontest"
 )
 
 // Who may renew with a certificate that has expired: the device whose it is, while

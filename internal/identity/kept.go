@@ -11,10 +11,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"palyra/internal/canonical"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
 	"palyra/internal/identity/keptkey"
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/reason"
 )
 
 // keptFile stands in a bundle in place of key.pem when the key is kept elsewhere.

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/access"
+	"palyra/internal/core/access"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/keptkey"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 // elsewhere takes the local operator's key out of its bundle, as for a keyring.

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
-	"palyra/internal/reason"
 )
 
 // KeyGrace is how long a key works after the first use of the one that took its

@@ -11,14 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/canonical"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/reason/reasontest"
 )
 
 // use is a request with a certificate.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
 )
 
 // MemberChange is what is to become of a member.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"palyra/internal/access"
+	"palyra/internal/core/access"
+	"palyra/internal/core/statedir/keyfile"
 	"palyra/internal/identity/ca"
-	"palyra/internal/identity/keyfile"
 )
 
 // LocalConfig says where the local operator's bundle is kept and which server

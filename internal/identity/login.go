@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
-	"palyra/internal/reason"
 )
 
 const (

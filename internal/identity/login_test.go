@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 const issuer = "https://id.example"

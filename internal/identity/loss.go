@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"palyra/internal/access"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
 )
 
 // accepted refuses a change that takes somebody's power to answer approvals away,

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/identity"
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/reason/reasontest"
 )
 
 // What takes somebody's power to answer approvals away is refused with the loss and

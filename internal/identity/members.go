@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"palyra/internal/access"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
-	"palyra/internal/reason"
 )
 
 // Admission is what a new member or device gets.

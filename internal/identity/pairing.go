@@ -9,12 +9,12 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"palyra/internal/access"
-	"palyra/internal/canonical"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/core/provenance"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
-	"palyra/internal/provenance"
-	"palyra/internal/reason"
 )
 
 // Pairing is a device that its holder asked for over the network and that people

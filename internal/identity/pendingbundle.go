@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
 )
 
 // WritePending writes all of a bundle but its certificate, beside the key that

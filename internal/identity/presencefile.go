@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"palyra/internal/canonical"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/statedir/keyfile"
 	"palyra/internal/identity/keptkey"
-	"palyra/internal/identity/keyfile"
 )
 
 // The files of a presence key in a bundle: that which the gateway knows, and one that it

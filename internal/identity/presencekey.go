@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/canonical"
-	"palyra/internal/event"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
 )
 
 // PresenceKey is the key by which a device proves that a person is there (package

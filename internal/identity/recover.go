@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
-	"palyra/internal/reason"
 )
 
 // told is how long the member and the owners are told of a device that the

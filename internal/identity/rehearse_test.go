@@ -5,10 +5,10 @@ import (
 	"reflect"
 	"testing"
 
-	"palyra/internal/access"
+	"palyra/internal/core/access"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 // A rehearsal finds what would keep a change from being made, says what it comes to,

@@ -4,11 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/reason/reasontest"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 )
 
 func TestRenamedDevice(t *testing.T) {

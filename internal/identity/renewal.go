@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"palyra/internal/filelock"
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/reason"
+	"palyra/internal/core/filelock"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
 )
 
 // lockFile is locked while a bundle is renewed.

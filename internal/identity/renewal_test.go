@@ -12,11 +12,11 @@ import (
 	"sync"
 	"testing"
 
-	"palyra/internal/access"
+	"palyra/internal/core/access"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/identity"
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/reason/reasontest"
 )
 
 // bundle is a member's credential on disk.

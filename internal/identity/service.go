@@ -15,11 +15,11 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/provenance"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
-	"palyra/internal/provenance"
-	"palyra/internal/reason"
 )
 
 // ErrConflict means that a member or device was changed by somebody else meanwhile.

@@ -19,14 +19,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/identitytest"
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/reason/reasontest"
 )
 
 func TestMemoryStore(t *testing.T) {

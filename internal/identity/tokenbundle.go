@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
 )
 
 // tokenFile stands in a bundle in place of a key and its certificate.

@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/identitytest"
-	"palyra/internal/must"
 )
 
 // world is a gateway's identity room with a store in memory and a clock that

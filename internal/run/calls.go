@@ -10,13 +10,12 @@ import (
 	"strings"
 	"sync"
 
-	"palyra/internal/canonical"
-	"palyra/internal/clip"
-	"palyra/internal/model"
-	"palyra/internal/plural"
-	"palyra/internal/reason"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
+	"palyra/internal/call"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
+	"palyra/internal/run/model"
 )
 
 // mostResult bounds the text of one result that the model is given, in bytes.
@@ -66,11 +65,11 @@ const reasonBy = `Make the same call again, and write in the text of the same an
 	`" and says why. Say what is so: a person reads it. If you do not know it, ask the user.`
 
 // reasonIn is the reason in a turn's text: the last line that has the mark.
-func reasonIn(text string) string {
+func reasonIn(content string) string {
 	said := ""
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(content) {
 		if after, marked := strings.CutPrefix(strings.TrimSpace(line), reasonMark); marked {
-			said = clip.To(strings.TrimSpace(after), toolcall.MaxReason)
+			said = text.Clip(strings.TrimSpace(after), call.MaxReason)
 		}
 	}
 	return said
@@ -96,7 +95,7 @@ func (c *conversation) call(ctx context.Context, wanted model.Call, why string) 
 	}
 	led := c.led()
 	defer c.run.tape.expect(led)()
-	outcome, err := c.Calls.Call(ctx, toolcall.Submission{
+	outcome, err := c.Calls.Call(ctx, call.Submission{
 		Caller: c.run.caller, Tool: wanted.Tool, Input: c.inWorkspace(record.Workspace, wanted), Session: c.run.session, Run: record.ID,
 		Reason: why, ReasonBy: reasonBy,
 		CallID: wanted.ID, MaxCalls: record.Budget.Calls, Lead: led.Drafts, LeadBlobs: led.Blobs,
@@ -148,7 +147,7 @@ func (c *conversation) inWorkspace(name string, wanted model.Call) json.RawMessa
 }
 
 func outOfCalls(b Budget) *ending {
-	return failed(reason.Errorf(reason.BudgetExceeded, "the run may make %s and wanted more", plural.Of(b.Calls, "call")))
+	return failed(reason.Errorf(reason.BudgetExceeded, "the run may make %s and wanted more", text.Plural(b.Calls, "call")))
 }
 
 // led is what becomes durable with the call.
@@ -172,7 +171,7 @@ type answer struct {
 }
 
 // answerOf says how a call ended, without anything of the rules behind it.
-func answerOf(o toolcall.Outcome, err error) answer {
+func answerOf(o call.Outcome, err error) answer {
 	known := &reason.Error{}
 	switch {
 	case errors.As(err, &known):
@@ -220,10 +219,10 @@ func (a answer) ends(err error) *ending {
 }
 
 // cut bounds a result, and says so at its end.
-func cut(text string) string {
-	if len(text) <= mostResult {
-		return text
+func cut(content string) string {
+	if len(content) <= mostResult {
+		return content
 	}
-	kept := clip.To(text, mostResult)
-	return fmt.Sprintf("%s\n[cut by the gateway: these are the first %d of %d bytes; ask for less at once]", kept, len(kept), len(text))
+	kept := text.Clip(content, mostResult)
+	return fmt.Sprintf("%s\n[cut by the gateway: these are the first %d of %d bytes; ask for less at once]", kept, len(kept), len(content))
 }

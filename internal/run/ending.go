@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"palyra/internal/access"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
 )
 
 // ending is how a run ends. As the cause of a context it says why the work in

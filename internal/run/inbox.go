@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/plural"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
 )
 
 // mostQueued bounds the messages that wait for the model's next turn.
@@ -76,17 +76,17 @@ func (b *mailbox) say(ctx context.Context, by access.Caller, text string) error 
 }
 
 // accept makes a message durable, unless it cannot be taken.
-func (b *mailbox) accept(ctx context.Context, by access.Caller, text string) error {
+func (b *mailbox) accept(ctx context.Context, by access.Caller, content string) error {
 	switch {
 	case b.closed:
 		return errEnded()
-	case text == "":
+	case content == "":
 		return reason.Errorf(reason.InvalidInput, "the message is empty").WithField("field", "text")
 	case b.waiting() >= mostQueued:
-		return reason.Errorf(reason.RateLimited, "%s wait for the model's next turn", plural.Of(mostQueued, "message")).
+		return reason.Errorf(reason.RateLimited, "%s wait for the model's next turn", text.Plural(mostQueued, "message")).
 			WithRemedy("Wait for the model's next turn.")
 	}
-	return b.keep(ctx, by, text)
+	return b.keep(ctx, by, content)
 }
 
 // post takes a message of a client that holds no inbox. The run is then held open

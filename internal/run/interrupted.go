@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 
-	"palyra/internal/journal"
+	"palyra/internal/evidence/journal"
 )
 
 // CloseInterrupted ends the runs that were under way when the gateway stopped
 // and returns how many there were. It is called on start, before any run is
-// let in and after toolcall.CloseAmbiguous, so that the end of a run is its
+// let in and after call.CloseAmbiguous, so that the end of a run is its
 // last event.
 func (m *Manager) CloseInterrupted(ctx context.Context) (int, error) {
 	closed := 0

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"palyra/internal/journal"
-	"palyra/internal/must"
+	toolcall "palyra/internal/call"
+	"palyra/internal/core/must"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/journal"
 	"palyra/internal/run"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
 )
 
 // wantLast asks how far the tape goes.
@@ -46,7 +46,7 @@ func (w *world) soFar(id string) []run.Event {
 func TestLastSequenceOfARunThatGoesOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, calls(call("A", "work", `{}`)), waits)
+		w := newWorld(t, calls(modelCall("A", "work", `{}`)), waits)
 		defer w.stop()
 		finish := make(chan struct{})
 		w.pipeline.tools["work"] = func(_ context.Context, _ toolcall.Submission, output func(string)) (tool.Report, error) {

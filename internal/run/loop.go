@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/model"
-	"palyra/internal/plural"
-	"palyra/internal/reason"
-	"palyra/internal/tool"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
+	"palyra/internal/run/model"
 )
 
 const (
@@ -178,7 +178,7 @@ func (c *conversation) goOn(ctx context.Context, t model.Turn) *ending {
 func (c *conversation) outOfTokens() *ending {
 	record := c.run.snapshot()
 	if used := record.Usage.tokens(); used >= record.Budget.Tokens {
-		return failed(reason.Errorf(reason.ModelBudget, "the run used %s and %d are allowed", plural.Of(used, "token"), record.Budget.Tokens))
+		return failed(reason.Errorf(reason.ModelBudget, "the run used %s and %d are allowed", text.Plural(used, "token"), record.Budget.Tokens))
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (u Usage) tokens() int64 { return u.InputTokens + u.OutputTokens }
 func badStop(t model.Turn) *ending {
 	switch t.Stop {
 	case model.MaxTokens:
-		return failed(reason.Errorf(reason.ModelBudget, "the model's answer reached the bound of one turn, %s, and was cut off", plural.Of(t.Usage.OutputTokens, "token")).
+		return failed(reason.Errorf(reason.ModelBudget, "the model's answer reached the bound of one turn, %s, and was cut off", text.Plural(t.Usage.OutputTokens, "token")).
 			WithRemedy("Raise max_output_tokens of the model in palyra.toml, or give it a smaller task."))
 	case model.Refusal:
 		return failed(reason.Errorf(reason.ModelRejected, "the model refused to go on").

@@ -12,18 +12,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"palyra/internal/event"
-	"palyra/internal/model"
-	"palyra/internal/reason"
+	toolcall "palyra/internal/call"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
 	"palyra/internal/run"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
+	"palyra/internal/run/model"
 )
 
 func TestRunFromTaskToEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, calls(call("c1", "echo", `{"x":1}`)), says("done"))
+		w := newWorld(t, calls(modelCall("c1", "echo", `{"x":1}`)), says("done"))
 		defer w.stop()
 		r, _ := w.start(run.Start{Message: "the task", Session: "s", Workspace: "docs"})
 		end := w.finish(r.ID)
@@ -83,7 +83,7 @@ func TestEnds(t *testing.T) {
 	modelFails := func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
 		return model.Turn{}, reason.Errorf(reason.ModelUnavailable, "the provider answers 529")
 	}
-	loop := func(n int) []step { return slices.Repeat([]step{calls(call("c", "echo", `{}`))}, n) }
+	loop := func(n int) []step { return slices.Repeat([]step{calls(modelCall("c", "echo", `{}`))}, n) }
 	for name, c := range map[string]struct {
 		steps  []step
 		tools  map[string]work
@@ -98,7 +98,7 @@ func TestEnds(t *testing.T) {
 		"cut off":        {steps: []step{turn(model.MaxTokens, model.Usage{OutputTokens: 7})}, state: run.Failed, code: reason.ModelBudget},
 		"refused":        {steps: []step{turn(model.Refusal, model.Usage{})}, state: run.Failed, code: reason.ModelRejected},
 		"calls used up":  {steps: loop(4), budget: run.Budget{Calls: 2}, state: run.Failed, code: reason.BudgetExceeded},
-		"calls refused":  {steps: slices.Repeat([]step{calls(call("c", "none", `{}`))}, 9), budget: run.Budget{Calls: 2}, state: run.Failed, code: reason.BudgetExceeded},
+		"calls refused":  {steps: slices.Repeat([]step{calls(modelCall("c", "none", `{}`))}, 9), budget: run.Budget{Calls: 2}, state: run.Failed, code: reason.BudgetExceeded},
 		"all calls used": {steps: append(loop(2), says("done")), budget: run.Budget{Calls: 2}, state: run.Completed},
 		"tokens used up": {steps: loop(9), budget: run.Budget{Tokens: 40}, state: run.Failed, code: reason.ModelBudget},
 		"last tokens":    {steps: []step{turn(model.EndTurn, model.Usage{InputTokens: 40})}, budget: run.Budget{Tokens: 40}, state: run.Completed},
@@ -169,7 +169,7 @@ func TestCallsBeyondTheBudgetAreNotMade(t *testing.T) {
 	t.Parallel()
 	var list []model.Call
 	for i := range 50 {
-		list = append(list, call(fmt.Sprint("c", i), "echo", `{}`))
+		list = append(list, modelCall(fmt.Sprint("c", i), "echo", `{}`))
 	}
 	w := newWorld(t, calls(list...))
 	defer w.stop()
@@ -217,7 +217,7 @@ func TestWhatTheModelReadsOfFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		exit := 1
-		w := newWorld(t, calls(call("a", "deny", `{}`), call("b", "none", `{}`), call("c", "fail", `{}`), call("d", "big", `{}`)), says("done"))
+		w := newWorld(t, calls(modelCall("a", "deny", `{}`), modelCall("b", "none", `{}`), modelCall("c", "fail", `{}`), modelCall("d", "big", `{}`)), says("done"))
 		defer w.stop()
 		w.pipeline.tools["fail"] = func(context.Context, toolcall.Submission, func(string)) (tool.Report, error) {
 			return tool.Report{Outcome: tool.Failed, Reason: string(reason.ToolFailed), Message: "exit 1", ExitCode: &exit, Result: json.RawMessage(`{"stderr":"no"}`)}, nil
@@ -249,7 +249,7 @@ func TestCallsOverlapAndResultsKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list []model.Call
 		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
-			list = append(list, call(id, "echo", `"`+id+`"`))
+			list = append(list, modelCall(id, "echo", `"`+id+`"`))
 		}
 		w := newWorld(t, calls(list...), says("done"))
 		defer w.stop()
@@ -288,7 +288,7 @@ func TestApprovalInsideARun(t *testing.T) {
 	for name, yes := range map[string]bool{"allowed": true, "denied": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, calls(call("c1", "ask", `{}`)), says("done"))
+				w := newWorld(t, calls(modelCall("c1", "ask", `{}`)), says("done"))
 				defer w.stop()
 				w.pipeline.tools["ask"] = func(_ context.Context, _ toolcall.Submission, output func(string)) (tool.Report, error) {
 					if output == nil {
@@ -327,7 +327,7 @@ func TestApprovalInsideARun(t *testing.T) {
 func TestRefusedProposalIsProposedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, calls(call("c1", "none", `{"x":`)), says("done"))
+		w := newWorld(t, calls(modelCall("c1", "none", `{"x":`)), says("done"))
 		defer w.stop()
 		r, _ := w.start(run.Start{})
 		w.finish(r.ID)

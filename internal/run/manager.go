@@ -8,18 +8,18 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/approval"
-	"palyra/internal/model"
-	"palyra/internal/plural"
-	"palyra/internal/reason"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
+	"palyra/internal/call"
+	"palyra/internal/call/approval"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
+	"palyra/internal/run/model"
 )
 
 // Calls takes a call through all stages of the pipeline.
 type Calls interface {
-	Call(ctx context.Context, s toolcall.Submission, observe func(toolcall.Event)) (toolcall.Outcome, error)
+	Call(ctx context.Context, s call.Submission, observe func(call.Event)) (call.Outcome, error)
 }
 
 // Approvals reads one approval by its id.
@@ -178,7 +178,7 @@ func (m *Manager) enter(r *active) error {
 	case m.closing:
 		return reason.Errorf(reason.ShuttingDown, "the gateway is stopping")
 	case m.perPrincipal[p] >= m.Limits.ActivePerPrincipal:
-		return reason.Errorf(reason.RateLimited, "%s has %s under way", p, plural.Of(m.perPrincipal[p], "run")).
+		return reason.Errorf(reason.RateLimited, "%s has %s under way", p, text.Plural(m.perPrincipal[p], "run")).
 			WithRemedy("Wait until one has ended, or cancel one with `palyra runs cancel`.")
 	}
 	m.perPrincipal[p]++

@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"palyra/internal/approval"
-	"palyra/internal/callrecord"
-	"palyra/internal/decision"
-	"palyra/internal/event"
-	"palyra/internal/journal"
-	"palyra/internal/reason"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
+	"palyra/internal/call"
+	"palyra/internal/call/approval"
+	"palyra/internal/call/decision"
+	"palyra/internal/call/record"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/journal"
 )
 
 // PerEvent is how many sequence numbers of the tape belong to one sequence number
@@ -183,7 +183,7 @@ func (m *mapper) propose(e journal.Event, proposal, callID, name, digest string)
 	c := &callState{id: callID}
 	m.calls[proposal] = c
 	m.usage.Calls++
-	return callEntry(proposal, c, Event{Proposed: &toolcall.Proposed{
+	return callEntry(proposal, c, Event{Proposed: &call.Proposed{
 		ProposalID: proposal, CallID: callID, Session: e.Session, Run: e.Run, Tool: name, InputDigest: digest,
 	}})
 }
@@ -191,17 +191,17 @@ func (m *mapper) propose(e journal.Event, proposal, callID, name, digest string)
 // ofCall converts what happened to a call. One that was not proposed here is
 // not of the run.
 func (m *mapper) ofCall(e journal.Event) ([]*entry, error) {
-	payload, err := callrecord.Decode(&e)
+	payload, err := record.Decode(&e)
 	if err != nil {
 		return nil, err
 	}
 	switch p := payload.(type) {
-	case *callrecord.Proposed:
+	case *record.Proposed:
 		if m.own(e) {
 			return []*entry{m.propose(e, e.Subject, p.CallID, p.Tool, p.ArgumentsDigest)}, nil
 		}
 		return nil, nil
-	case *callrecord.Refused:
+	case *record.Refused:
 		return m.refused(e, p), nil
 	}
 	c := m.calls[e.Subject]
@@ -213,14 +213,14 @@ func (m *mapper) ofCall(e journal.Event) ([]*entry, error) {
 		list := m.resolved(e, c, answered(p.Reason), p.GrantID)
 		c.decided, c.ended = true, !p.Allowed
 		return append(list, callEntry(e.Subject, c, Event{Decision: p})), nil
-	case *callrecord.Gated:
+	case *record.Gated:
 		return m.resolved(e, c, answered(p.Reason), p.GrantID), nil
-	case *callrecord.Attested:
+	case *record.Attested:
 		c.ended = true
 		result := callEntry(e.Subject, c, Event{Result: &p.Report})
 		result.resultBlob = p.ResultBlob
-		return []*entry{result, callEntry(e.Subject, c, Event{Attestation: &toolcall.Attestation{Envelope: p.Signed(), Seq: e.Seq}})}, nil
-	case *callrecord.Ambiguous:
+		return []*entry{result, callEntry(e.Subject, c, Event{Attestation: &call.Attestation{Envelope: p.Signed(), Seq: e.Seq}})}, nil
+	case *record.Ambiguous:
 		c.ended = true
 		return []*entry{callEntry(e.Subject, c, Event{Result: &tool.Report{
 			Outcome: tool.Unknown, Reason: string(p.Reason), Message: p.Message, StartedAt: e.At, FinishedAt: e.At,
@@ -231,7 +231,7 @@ func (m *mapper) ofCall(e journal.Event) ([]*entry, error) {
 
 // refused is a decision that policy never made. A proposal whose input was
 // refused is told of here first.
-func (m *mapper) refused(e journal.Event, p *callrecord.Refused) []*entry {
+func (m *mapper) refused(e journal.Event, p *record.Refused) []*entry {
 	if !m.own(e) {
 		return nil
 	}

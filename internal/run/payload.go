@@ -3,14 +3,14 @@ package run
 import (
 	"encoding/json"
 
-	"palyra/internal/access"
-	"palyra/internal/canonical"
-	"palyra/internal/clip"
-	"palyra/internal/event"
-	"palyra/internal/journal"
-	"palyra/internal/model"
-	"palyra/internal/reason"
-	"palyra/internal/tool"
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/journal"
+	"palyra/internal/run/model"
 )
 
 // inlineText is the largest text that is written into the journal; a larger
@@ -149,7 +149,7 @@ func turnWrite(r Record, n int, t model.Turn, tools []tool.Descriptor) (w Write,
 	}
 	p.TextBlob = w.keep(tool.RedactText(t.Text))
 	for i, c := range t.Calls {
-		p.Calls[i] = TurnCallPayload{CallID: c.ID, Tool: clip.To(tool.RedactText(c.Tool), longestName)}
+		p.Calls[i] = TurnCallPayload{CallID: c.ID, Tool: text.Clip(tool.RedactText(c.Tool), longestName)}
 		p.Calls[i].InputBlob = w.keep(redactInput(c, tools))
 	}
 	return w, w.addEvent(event.ModelTurn, r, r.Principal.String(), p)

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"palyra/internal/model"
-	"palyra/internal/tool"
+	"palyra/internal/core/tool"
+	"palyra/internal/run/model"
 )
 
 // systemPrompt tells the model where it is.

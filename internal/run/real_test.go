@@ -8,20 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/approval"
-	"palyra/internal/dispatch"
-	"palyra/internal/event"
-	"palyra/internal/gatewaytest"
-	"palyra/internal/journal"
-	"palyra/internal/model"
-	"palyra/internal/must"
-	"palyra/internal/policy/policytest"
-	"palyra/internal/reason"
+	"palyra/internal/call/approval"
+	"palyra/internal/call/policy/policytest"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/journal"
+	"palyra/internal/gateway/gatewaytest"
 	"palyra/internal/run"
-	"palyra/internal/sqlite"
-	"palyra/internal/sqlite/sqlitetest"
-	"palyra/internal/tool"
+	"palyra/internal/run/model"
+	"palyra/internal/store/sqlite"
+	"palyra/internal/store/sqlite/sqlitetest"
 )
 
 // echo is a tool of the real pipeline that returns its input.
@@ -51,7 +50,7 @@ func newReal(t testing.TB, steps ...step) *real {
 	w := &real{db: sqlitetest.Open(t), model: &scripted{steps: steps}}
 	g := gatewaytest.New(t, gatewaytest.Config{
 		DB: w.db, Engine: policytest.Engine(t, policytest.Options{}), Notary: gatewaytest.Notary(t),
-		Tools: []dispatch.Tool{echo(policytest.Read), echo(policytest.Run)},
+		Tools: []tool.Runnable{echo(policytest.Read), echo(policytest.Run)},
 	})
 	w.desk = g.Desk
 	w.Manager = must.Get(run.New(run.Config{
@@ -97,9 +96,9 @@ func (w *real) watch(t *testing.T, id string, ballot func(approval.Record) appro
 func TestRunThroughTheRealPipeline(t *testing.T) {
 	t.Parallel()
 	w := newReal(t,
-		calls(call("c1", "fs.read", `{"path":"a"}`)),
-		calls(call("c2", "fs.read", `{"path":"b"}`), call("c3", "process.run", `{"argv":["make"]}`)),
-		calls(call("c4", "fs.read", `{"pth":"a"}`)),
+		calls(modelCall("c1", "fs.read", `{"path":"a"}`)),
+		calls(modelCall("c2", "fs.read", `{"path":"b"}`), modelCall("c3", "process.run", `{"argv":["make"]}`)),
+		calls(modelCall("c4", "fs.read", `{"pth":"a"}`)),
 		says("done"))
 	r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
 	must.Do(t, err)
@@ -145,7 +144,7 @@ func TestRunWhoseCallAsksForItsChanges(t *testing.T) {
 		allow bool
 		want  approval.State
 	}{{true, approval.Allowed}, {false, approval.Denied}} {
-		w := newReal(t, calls(call("c1", "process.run", `{"argv":["hook"]}`)), says("done"))
+		w := newReal(t, calls(modelCall("c1", "process.run", `{"argv":["hook"]}`)), says("done"))
 		r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
 		must.Do(t, err)
 		seen := durable(w.watch(t, r.ID, func(asked approval.Record) approval.Ballot {
@@ -170,7 +169,7 @@ func TestRunWhoseCallAsksForItsChanges(t *testing.T) {
 // each tells of it, of how it was answered, and of nothing of the other.
 func TestRunsThatAskTogether(t *testing.T) {
 	t.Parallel()
-	ask := calls(call("c1", "process.run", `{"argv":["make"]}`))
+	ask := calls(modelCall("c1", "process.run", `{"argv":["make"]}`))
 	w := newReal(t, ask, ask, says("done"), says("done"))
 	asks := make(chan approval.Record, 2)
 	tapes := make(chan []run.Event, 2)
@@ -212,7 +211,7 @@ func TestRunsThatAskTogether(t *testing.T) {
 // first event of the call, in the same transaction.
 func TestTurnLeadsItsOnlyCall(t *testing.T) {
 	t.Parallel()
-	w := newReal(t, calls(call("c1", "fs.read", `{"path":"a"}`)), says("done"))
+	w := newReal(t, calls(modelCall("c1", "fs.read", `{"path":"a"}`)), says("done"))
 	r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
 	must.Do(t, err)
 	w.watch(t, r.ID, nil)
@@ -262,7 +261,7 @@ func BenchmarkTurn(b *testing.B) {
 	}()
 	b.ResetTimer()
 	for range b.N {
-		next <- calls(call("c", "fs.read", `{"path":"a"}`))
+		next <- calls(modelCall("c", "fs.read", `{"path":"a"}`))
 		<-results
 	}
 	b.StopTimer()

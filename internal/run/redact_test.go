@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"palyra/internal/model"
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/run"
+	"palyra/internal/run/model"
 )
 
 // Key is a secret by its form, declared one by the tool's word.
@@ -23,13 +23,13 @@ func TestNothingSecretIsStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		inputs := []model.Call{
-			call("a", "echo", `{"token":"`+declared+`","x":"`+secretKey+`"}`),
-			call("b", "echo", `{"token":"`+declared+`"`),                      // not JSON: where the secret stands is not known
-			call("c", "echo", `{"token":"`+declared+`","token":"`+"x"+`"}`),   // twice the same key
-			call("d", "none", `{"token":"`+declared+`"}`),                     // a tool that the model was not told of
-			call("e", "plain", `{"x":"`+secretKey+`","x":"1"}`),               // a duplicate hides the first
-			call("f", "plain", strings.Repeat("x", 20<<10)+" "+secretKey),     // in a blob
-			call("g", "echo", `{"tok`+"\\u0065"+`n":"`+declared+`","y":"z"}`), // an escaped name
+			modelCall("a", "echo", `{"token":"`+declared+`","x":"`+secretKey+`"}`),
+			modelCall("b", "echo", `{"token":"`+declared+`"`),                      // not JSON: where the secret stands is not known
+			modelCall("c", "echo", `{"token":"`+declared+`","token":"`+"x"+`"}`),   // twice the same key
+			modelCall("d", "none", `{"token":"`+declared+`"}`),                     // a tool that the model was not told of
+			modelCall("e", "plain", `{"x":"`+secretKey+`","x":"1"}`),               // a duplicate hides the first
+			modelCall("f", "plain", strings.Repeat("x", 20<<10)+" "+secretKey),     // in a blob
+			modelCall("g", "echo", `{"tok`+"\\u0065"+`n":"`+declared+`","y":"z"}`), // an escaped name
 		}
 		said := make(chan struct{})
 		w := newWorld(t, func(_ context.Context, _ model.Request, observe func(model.Event)) (model.Turn, error) {
@@ -73,7 +73,7 @@ func TestLargeTextsAreBlobsAndComeBackWhole(t *testing.T) {
 		said := make(chan struct{})
 		w := newWorld(t, func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
 			<-said // or the run may end before it is told
-			return model.Turn{Text: large("t"), Calls: []model.Call{call("a", "plain", `"`+large("i")+`"`)}, Stop: model.ToolUse}, nil
+			return model.Turn{Text: large("t"), Calls: []model.Call{modelCall("a", "plain", `"`+large("i")+`"`)}, Stop: model.ToolUse}, nil
 		}, says("done"))
 		defer w.stop()
 		w.pipeline.tools["plain"] = returns(`"` + large("r") + `"`)

@@ -13,12 +13,12 @@ import (
 	"context"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/approval"
-	"palyra/internal/decision"
-	"palyra/internal/reason"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
+	"palyra/internal/call"
+	"palyra/internal/call/approval"
+	"palyra/internal/call/decision"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
 )
 
 // State is where a run stands.
@@ -128,13 +128,13 @@ type Event struct {
 	Delta       *Delta
 	Retry       *Retry
 	Turn        *Turn
-	Proposed    *toolcall.Proposed
+	Proposed    *call.Proposed
 	Asked       *approval.Record
 	Resolved    *Resolved
 	Decision    *decision.Record
-	Output      *toolcall.Chunk
+	Output      *call.Chunk
 	Result      *tool.Report
-	Attestation *toolcall.Attestation
+	Attestation *call.Attestation
 	Finished    *Record
 }
 

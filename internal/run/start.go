@@ -10,13 +10,12 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"palyra/internal/access"
-	"palyra/internal/canonical"
-	"palyra/internal/clip"
-	"palyra/internal/nearest"
-	"palyra/internal/reason"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
+	"palyra/internal/call"
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
 )
 
 // Start starts a run, which is durable when it returns, and hands out an inbox
@@ -82,7 +81,7 @@ func (m *Manager) join(caller access.Caller, record Record, err error) (Record, 
 
 // check fills in what s leaves to the gateway and refuses what is not there.
 func (m *Manager) check(s Start) (Start, error) {
-	if err := toolcall.CheckClientName("session", s.Session); err != nil {
+	if err := call.CheckClientName("session", s.Session); err != nil {
 		return s, err
 	}
 	if s.Message == "" {
@@ -106,7 +105,7 @@ func (m *Manager) unknownModel(name string) error {
 	if len(names) == 0 {
 		return reason.Errorf(reason.UnknownModel, "no model is configured")
 	}
-	return reason.Errorf(reason.UnknownModel, "there is no model %q", name).WithRemedy("%s", nearest.Help(name, names))
+	return reason.Errorf(reason.UnknownModel, "there is no model %q", name).WithRemedy("%s", text.NearestHelp(name, names))
 }
 
 func (m *Manager) checkWorkspace(s Start) (Start, error) {
@@ -124,7 +123,7 @@ func (m *Manager) checkWorkspace(s Start) (Start, error) {
 		return s, nil
 	}
 	e := reason.Errorf(reason.UnknownWorkspace, "there is no workspace %q", s.Workspace)
-	return s, e.WithRemedy("%s", nearest.Help(s.Workspace, names))
+	return s, e.WithRemedy("%s", text.NearestHelp(s.Workspace, names))
 }
 
 // budget fills in the bounds of the gateway and refuses what is above them.
@@ -175,8 +174,8 @@ func beginning(caller access.Caller, s Start) (Beginning, error) {
 	r := Record{
 		ID: id, State: Running,
 		Principal: caller.Principal, OnBehalfOf: caller.OnBehalfOf, Device: caller.DeviceID,
-		Session: toolcall.SessionID(caller, cmp.Or(s.Session, id)), Model: s.Model, Workspace: s.Workspace,
-		Message: clip.To(tool.RedactText(s.Message), rowMessage), Interactive: s.Interactive, Budget: s.Budget,
+		Session: call.SessionID(caller, cmp.Or(s.Session, id)), Model: s.Model, Workspace: s.Workspace,
+		Message: text.Clip(tool.RedactText(s.Message), rowMessage), Interactive: s.Interactive, Budget: s.Budget,
 	}
 	w, err := startedWrite(r, s.Message)
 	return Beginning{Record: r, Key: s.IdempotencyKey, Digest: digest, Write: w}, err

@@ -10,15 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/journal"
-	"palyra/internal/model"
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	toolcall "palyra/internal/call"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/journal"
 	"palyra/internal/run"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
+	"palyra/internal/run/model"
 )
 
 var errDisk = errors.New("the disk is full")
@@ -156,7 +156,7 @@ func TestInteractiveRunWaitsForALostClient(t *testing.T) {
 // client came back, does not. The time is counted from when it waits.
 func TestAbandonedRunEnds(t *testing.T) {
 	t.Parallel()
-	busy := []step{calls(call("a", "echo", `{}`)), says("done")}
+	busy := []step{calls(modelCall("a", "echo", `{}`)), says("done")}
 	for name, c := range map[string]struct {
 		steps []step
 		tool  work
@@ -209,7 +209,7 @@ func TestAbandonedRunEnds(t *testing.T) {
 func TestWhatIsSaidMeanwhileGoesWithTheNextRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, calls(call("c1", "slow", `{}`)), says("one"), says("two"))
+		w := newWorld(t, calls(modelCall("c1", "slow", `{}`)), says("one"), says("two"))
 		defer w.stop()
 		w.pipeline.tools["slow"] = sleeps(time.Second)
 		r, inbox := w.start(run.Start{})
@@ -229,7 +229,7 @@ func TestWhatIsSaidMeanwhileGoesWithTheNextRequest(t *testing.T) {
 func TestSayIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, calls(call("c1", "slow", `{}`)), says("done"))
+		w := newWorld(t, calls(modelCall("c1", "slow", `{}`)), says("done"))
 		defer w.stop()
 		w.pipeline.tools["slow"] = sleeps(time.Second)
 		_, inbox := w.start(run.Start{})
@@ -244,7 +244,7 @@ func TestSayIsBounded(t *testing.T) {
 func TestUnrecordedMessageIsNotHeard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, calls(call("c1", "slow", `{}`)), says("done"))
+		w := newWorld(t, calls(modelCall("c1", "slow", `{}`)), says("done"))
 		defer w.stop()
 		w.pipeline.tools["slow"] = sleeps(time.Second)
 		r, inbox := w.start(run.Start{})
@@ -287,7 +287,7 @@ func TestCancelReachesTheModel(t *testing.T) {
 func TestCancelReachesCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, calls(call("a", "slow", `{}`), call("b", "ask", `{}`)))
+		w := newWorld(t, calls(modelCall("a", "slow", `{}`), modelCall("b", "ask", `{}`)))
 		defer w.stop()
 		w.pipeline.tools["slow"], w.pipeline.tools["ask"] = sleeps(time.Hour), fails(errAsk)
 		r, _ := w.start(run.Start{})
@@ -329,7 +329,7 @@ func TestCancelReachesAnIdleRun(t *testing.T) {
 func TestRunIsItsOwnSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, calls(call("c1", "echo", `{"x":1}`)), says("done"), waits, says("named"))
+		w := newWorld(t, calls(modelCall("c1", "echo", `{"x":1}`)), says("done"), waits, says("named"))
 		defer w.stop()
 		one, _ := w.start(run.Start{Message: "the task"})
 		w.finish(one.ID)
@@ -382,7 +382,7 @@ func TestEndSessionAndRevokedStopTheRightRuns(t *testing.T) {
 func TestStopInterruptsRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, waits, calls(call("a", "short", `{}`)), calls(call("b", "long", `{}`)))
+		w := newWorld(t, waits, calls(modelCall("a", "short", `{}`)), calls(modelCall("b", "long", `{}`)))
 		w.pipeline.tools["short"], w.pipeline.tools["long"] = sleeps(500*time.Millisecond), sleeps(time.Hour)
 		var ids []string
 		for range 3 {
@@ -413,7 +413,7 @@ func TestStopInterruptsRuns(t *testing.T) {
 func TestStopLeavesApprovalsPending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, calls(call("a", "ask", `{}`)))
+		w := newWorld(t, calls(modelCall("a", "ask", `{}`)))
 		w.pipeline.tools["ask"] = fails(errAsk)
 		r, _ := w.start(run.Start{})
 		synctest.Wait()
@@ -430,7 +430,7 @@ func TestStopLeavesApprovalsPending(t *testing.T) {
 func TestKilledRunsAreClosedAtTheNextStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, calls(call("a", "echo", `{}`), call("b", "none", `{}`)), waits)
+		w := newWorld(t, calls(modelCall("a", "echo", `{}`), modelCall("b", "none", `{}`)), waits)
 		r, _ := w.start(run.Start{})
 		synctest.Wait()
 		// The disk takes nothing more, as after a kill.
@@ -504,7 +504,7 @@ func TestTurnIsNotLostWithItsCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
-			return model.Turn{Text: "thinking aloud", Calls: []model.Call{call("a", "closed", `{}`)}, Stop: model.ToolUse}, nil
+			return model.Turn{Text: "thinking aloud", Calls: []model.Call{modelCall("a", "closed", `{}`)}, Stop: model.ToolUse}, nil
 		})
 		defer w.stop()
 		w.pipeline.tools["closed"] = fails(reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))

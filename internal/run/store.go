@@ -3,9 +3,9 @@ package run
 import (
 	"context"
 
-	"palyra/internal/canonical"
-	"palyra/internal/event"
-	"palyra/internal/journal"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/evidence/journal"
 )
 
 // Store is the journal, and the rows of runs, which are written in one transaction

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/journal"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
+	"palyra/internal/call"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/journal"
 )
 
 // tape is the newest part of a run's tape in memory. The journal does not push
@@ -294,16 +294,16 @@ func (t *tape) addProvisional(ctx context.Context, e Event) {
 }
 
 // observer follows one call of the run.
-func (t *tape) observer(ctx context.Context, callID string) func(toolcall.Event) {
+func (t *tape) observer(ctx context.Context, callID string) func(call.Event) {
 	ctx = context.WithoutCancel(ctx) // what is durable is told whatever becomes of the call
 	proposal := ""
-	return func(e toolcall.Event) {
+	return func(e call.Event) {
 		switch {
 		case e.Proposed != nil:
 			proposal = e.Proposed.ProposalID
 		case e.Output != nil:
 			// The tool may use its buffer again.
-			t.add(ctx, Event{ProposalID: proposal, CallID: callID, Output: &toolcall.Chunk{
+			t.add(ctx, Event{ProposalID: proposal, CallID: callID, Output: &call.Chunk{
 				Stream: e.Output.Stream, Data: bytes.Clone(e.Output.Data),
 			}})
 		case e.Result != nil:

@@ -16,12 +16,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"palyra/internal/model"
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	toolcall "palyra/internal/call"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
 	"palyra/internal/run"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
+	"palyra/internal/run/model"
 )
 
 // dice is a seeded source of choices that several goroutines may use.
@@ -62,7 +62,7 @@ func (d *dice) randomTurn(last bool) step {
 			turn.Stop = model.ToolUse
 			for i := range 1 + d.n(4) {
 				name := []string{"random", "random", "random", "ask", "deny", "none"}[d.n(6)]
-				turn.Calls = append(turn.Calls, call(fmt.Sprintf("call-%d-%d", i, d.n(1000)), name, `{}`))
+				turn.Calls = append(turn.Calls, modelCall(fmt.Sprintf("call-%d-%d", i, d.n(1000)), name, `{}`))
 			}
 		}
 		d.pause()
@@ -318,7 +318,7 @@ func TestTapeMemoryOfQuietRunsIsBounded(t *testing.T) {
 	w.pipeline.tools["big"] = returns(`"` + strings.Repeat("r", each-2000) + `"`)
 	for i := range 12 {
 		w.config.Models[fmt.Sprint(i)] = &scripted{steps: []step{
-			calls(call("a", "big", `{}`)),
+			calls(modelCall("a", "big", `{}`)),
 			func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
 				return model.Turn{Text: "done", Stop: model.EndTurn}, nil
 			},
@@ -352,7 +352,7 @@ func loudRuns(t *testing.T, n int, most int64, each int, all int64) {
 		}
 		var ids []string
 		for i := range n {
-			w.config.Models[fmt.Sprint(i)] = &scripted{steps: []step{calls(call("a", "loud", `{}`)), says("done")}}
+			w.config.Models[fmt.Sprint(i)] = &scripted{steps: []step{calls(modelCall("a", "loud", `{}`)), says("done")}}
 			r, _ := w.start(run.Start{Model: fmt.Sprint(i)})
 			ids = append(ids, r.ID)
 		}
@@ -410,7 +410,7 @@ func TestWatchersSurviveALostTape(t *testing.T) {
 func TestTapeIsOfOnePrincipal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, calls(call("a", "slow", `{}`)), says("done"))
+		w := newWorld(t, calls(modelCall("a", "slow", `{}`)), says("done"))
 		defer w.stop()
 		w.pipeline.tools["slow"] = sleeps(time.Second)
 		r, _ := w.start(run.Start{})
@@ -430,7 +430,7 @@ func TestTapeIsOfOnePrincipal(t *testing.T) {
 func TestLateOutputIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, calls(call("a", "late", `{}`)), calls(call("b", "slow", `{}`)), says("done"))
+		w := newWorld(t, calls(modelCall("a", "late", `{}`)), calls(modelCall("b", "slow", `{}`)), says("done"))
 		defer w.stop()
 		w.pipeline.tools["slow"] = sleeps(time.Minute)
 		w.pipeline.tools["late"] = func(_ context.Context, _ toolcall.Submission, output func(string)) (tool.Report, error) {
@@ -457,7 +457,7 @@ func TestLateDeltaIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(_ context.Context, _ model.Request, observe func(model.Event)) (model.Turn, error) {
 			time.AfterFunc(time.Second, func() { observe(model.Event{Delta: &model.Delta{Text: "late"}}) })
-			return model.Turn{Calls: []model.Call{call("a", "slow", `{}`)}, Stop: model.ToolUse}, nil
+			return model.Turn{Calls: []model.Call{modelCall("a", "slow", `{}`)}, Stop: model.ToolUse}, nil
 		}, says("done"))
 		defer w.stop()
 		w.pipeline.tools["slow"] = sleeps(time.Minute)
@@ -490,7 +490,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 func TestFreshTextsAreNotRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, calls(call("a", "echo", `{"text":"one"}`)), says("done"))
+		w := newWorld(t, calls(modelCall("a", "echo", `{"text":"one"}`)), says("done"))
 		task := strings.Repeat("a long task ", 10_000)
 		r, _ := w.start(run.Start{Message: task})
 		w.finish(r.ID)

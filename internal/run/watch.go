@@ -9,9 +9,9 @@ import (
 	"math"
 	"slices"
 
-	"palyra/internal/event"
-	"palyra/internal/journal"
-	"palyra/internal/reason"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/evidence/journal"
 )
 
 // replayPage is how many events of the journal a replay reads at once.

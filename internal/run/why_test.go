@@ -6,11 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"palyra/internal/model"
-	"palyra/internal/reason"
+	toolcall "palyra/internal/call"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
 	"palyra/internal/run"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
+	"palyra/internal/run/model"
 )
 
 // The model reads that a reason is wanted and how to give it; what it then says in the
@@ -21,10 +21,10 @@ func TestModelGivesAReason(t *testing.T) {
 		saying := func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
 			return model.Turn{
 				Text:  "I need it. palyra-reason: not this\n palyra-reason: OPS-1\npalyra-reason: OPS-2, as ada asked \nNow I call.",
-				Calls: []model.Call{call("b", "why", `{"x":1}`), call("c", "why", `{"x":2}`)}, Stop: model.ToolUse, Model: "m-1",
+				Calls: []model.Call{modelCall("b", "why", `{"x":1}`), modelCall("c", "why", `{"x":2}`)}, Stop: model.ToolUse, Model: "m-1",
 			}, nil
 		}
-		w := newWorld(t, calls(call("a", "why", `{"x":1}`)), saying, says("done"))
+		w := newWorld(t, calls(modelCall("a", "why", `{"x":1}`)), saying, says("done"))
 		defer w.stop()
 		w.pipeline.tools["why"] = func(_ context.Context, s toolcall.Submission, _ func(string)) (tool.Report, error) {
 			if s.Reason == "" {
@@ -64,7 +64,7 @@ func TestModelIsToldOfAnEdit(t *testing.T) {
 		"as proposed": {tool.Report{Outcome: tool.Succeeded, Result: []byte(`{"ok":true}`)}, `{"ok":true}`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, calls(call("a", "work", `{}`)), says("done"))
+			w := newWorld(t, calls(modelCall("a", "work", `{}`)), says("done"))
 			defer w.stop()
 			w.pipeline.tools["work"] = func(context.Context, toolcall.Submission, func(string)) (tool.Report, error) { return c.report, nil }
 			r, _ := w.start(run.Start{})

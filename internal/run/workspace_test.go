@@ -5,9 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"palyra/internal/access"
+	"palyra/internal/core/access"
+	"palyra/internal/core/tool"
 	"palyra/internal/run"
-	"palyra/internal/tool"
 )
 
 // TestCallsAreInTheWorkspaceOfTheRun: a call of the model that names no workspace
@@ -35,7 +35,7 @@ func TestCallsAreInTheWorkspaceOfTheRun(t *testing.T) {
 		{"unknown", `{"path":"a"}`, `{"path":"a"}`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, calls(call("c1", c.tool, c.input)), says("done"))
+			w := newWorld(t, calls(modelCall("c1", c.tool, c.input)), says("done"))
 			w.stop()
 			w.pipeline.tools[c.tool] = returns(`{"ok":true}`)
 			w.config.Catalog = func(access.Caller) []tool.Descriptor { return catalog }

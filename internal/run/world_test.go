@@ -12,21 +12,21 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"palyra/internal/access"
-	"palyra/internal/approval"
-	"palyra/internal/attest"
-	"palyra/internal/callrecord"
-	"palyra/internal/canonical"
-	"palyra/internal/decision"
-	"palyra/internal/event"
-	"palyra/internal/gatewaytest"
-	"palyra/internal/model"
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	toolcall "palyra/internal/call"
+	"palyra/internal/call/approval"
+	"palyra/internal/call/decision"
+	"palyra/internal/call/record"
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/attest"
+	"palyra/internal/gateway/gatewaytest"
 	"palyra/internal/run"
+	"palyra/internal/run/model"
 	"palyra/internal/run/runtest"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
 )
 
 var (
@@ -89,7 +89,7 @@ func waits(ctx context.Context, _ model.Request, _ func(model.Event)) (model.Tur
 	return model.Turn{}, reason.Errorf(reason.Cancelled, "the request was cancelled: %w", ctx.Err())
 }
 
-func call(id, name, input string) model.Call {
+func modelCall(id, name, input string) model.Call {
 	return model.Call{ID: id, Tool: name, Input: []byte(input)}
 }
 
@@ -128,7 +128,7 @@ func (p *pipeline) Call(ctx context.Context, s toolcall.Submission, observe func
 		return toolcall.Outcome{}, w.refuse(why, why)
 	}
 	observe(toolcall.Event{Proposed: &toolcall.Proposed{ProposalID: id, CallID: s.CallID}})
-	w.draft(event.Proposed, callrecord.Proposed{
+	w.draft(event.Proposed, record.Proposed{
 		ProposalID: id, CallID: s.CallID, Principal: s.Caller.Principal.String(), Tool: s.Tool, ArgumentsDigest: canonical.Digest(s.Input),
 	})
 	w.draft(event.Evaluated, map[string]string{"proposal_id": id})
@@ -166,7 +166,7 @@ func (p *pipeline) Call(ctx context.Context, s toolcall.Submission, observe func
 		return toolcall.Outcome{Decision: d}, nil
 	}
 	report, _ := do(ctx, s, output)
-	payload := callrecord.Attested{
+	payload := record.Attested{
 		AttestationID: ulid.Make().String(), ProposalID: id, DecisionID: d.ID, Tool: s.Tool, Report: report, Envelope: json.RawMessage(`{"payload":"x"}`),
 	}
 	if len(report.Result) > 0 {
@@ -218,7 +218,7 @@ func (w *writing) refuse(why *reason.Error, err error) error {
 	if why.Code == reason.ShuttingDown || why.Code == reason.JournalUnavailable {
 		return err
 	}
-	w.draft(event.Refused, callrecord.Refused{
+	w.draft(event.Refused, record.Refused{
 		ProposalID: w.id, CallID: w.s.CallID, Principal: w.s.Caller.Principal.String(), Tool: w.s.Tool,
 		Reason: why.Code, Message: why.Message, Remedy: why.NextStep(),
 	})

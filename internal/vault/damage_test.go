@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/event"
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/vault"
 )
 

@@ -16,9 +16,9 @@ import (
 	"strings"
 	"time"
 
-	"palyra/internal/aead"
-	"palyra/internal/canonical"
-	"palyra/internal/event"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/vault/aead"
 )
 
 // keySize is the length of data keys, and of those that are derived of them, in bytes.

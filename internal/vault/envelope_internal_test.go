@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/must"
+	"palyra/internal/core/access"
+	"palyra/internal/core/must"
 )
 
 // A value opens as what it was sealed as, and as nothing else.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
 )
 
 // draft makes an event of a secret.

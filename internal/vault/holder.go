@@ -3,9 +3,9 @@ package vault
 import (
 	"context"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
 )
 
 // A name is not an identity: an agent can get another owner, and a skill of the same id

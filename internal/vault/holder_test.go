@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/vault"
 )
 

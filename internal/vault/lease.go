@@ -11,9 +11,9 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
 )
 
 // Bounds of leases.

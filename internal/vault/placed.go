@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // placed are the secrets that have hosts, each opened once: to open them all for each

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/vault"
 	"palyra/internal/vault/vaulttest"
 )

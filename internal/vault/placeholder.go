@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
 )
 
 // Placeholder is a secret that a caller's calls may have put into a header, without

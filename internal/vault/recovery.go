@@ -11,9 +11,9 @@ import (
 	"filippo.io/age"
 	"filippo.io/age/armor"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
 	"palyra/internal/vault/kek"
 )
 

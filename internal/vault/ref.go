@@ -4,10 +4,10 @@ import (
 	"slices"
 	"strings"
 
-	"palyra/internal/access"
-	"palyra/internal/config"
-	"palyra/internal/lazyregexp"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/config"
+	"palyra/internal/core/lazyregexp"
+	"palyra/internal/core/reason"
 )
 
 // Scheme begins the text of a reference.

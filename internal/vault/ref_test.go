@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 	"palyra/internal/vault"
 )
 

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
 )
 
 // batch is how many data keys are wrapped anew in one unit.

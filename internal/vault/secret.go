@@ -10,9 +10,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"palyra/internal/access"
-	"palyra/internal/config"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/config"
+	"palyra/internal/core/reason"
 )
 
 // Bounds of secrets.

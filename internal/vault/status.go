@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"palyra/internal/access"
+	"palyra/internal/core/access"
 	"palyra/internal/vault/kek"
 )
 

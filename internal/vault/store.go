@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"palyra/internal/event"
-	"palyra/internal/reason"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
 )
 
 // ErrChanged is what a Store says when a secret is not any more as the caller saw it.

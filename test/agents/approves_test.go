@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestInjectedResult has the result of a tool tell the model to go on with something that

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestDecisions has both agents run a line that policy lets run, one that it forbids, and

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // stops is a hook that stops before a tool runs, and reports afterwards.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/systemd"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestDownLeavesTheHomeAsItWas compares every file of the home before `palyra up` with

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/event"
-	"palyra/internal/must"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
 )
 
 // TestJoined has both agents call a tool of Palyra's own MCP server. The call comes by the

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // passphrase is what the person knows, and no program of theirs.

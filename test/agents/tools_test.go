@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"palyra/internal/hook"
+	"palyra/internal/surface/hook"
 )
 
 // TestEveryToolHasARow looks at what the installed agents offer their model: a tool
@@ -30,7 +30,7 @@ func TestEveryToolHasARow(t *testing.T) {
 			for name := range offered {
 				sorted = append(sorted, name)
 				if !hook.Agents[i].Knows(name) && a.known[name] == "" {
-					t.Errorf("%s offers %q, which has no row in the table of internal/hook", a.name, name)
+					t.Errorf("%s offers %q, which has no row in the table of internal/surface/hook", a.name, name)
 				}
 			}
 			slices.Sort(sorted)

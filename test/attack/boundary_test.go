@@ -17,10 +17,10 @@ import (
 	"syscall"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/bubblewrap"
-	"palyra/internal/tool"
+	"palyra/internal/core/must"
+	"palyra/internal/core/tool"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/bubblewrap"
 )
 
 // patience bounds what has no limit of its own; nothing comes near it.

@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/bubblewrap"
+	"palyra/internal/core/must"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/bubblewrap"
 )
 
 // brokenBwrap is a bubblewrap that is told, besides everything else, to make

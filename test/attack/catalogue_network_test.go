@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // The walls that stand outside of the sandbox, in the gateway. They are no

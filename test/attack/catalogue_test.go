@@ -5,7 +5,7 @@ package attack
 import (
 	"slices"
 
-	"palyra/internal/sandbox"
+	"palyra/internal/exec/sandbox"
 )
 
 // row is one attack of the catalogue: an identifier, and the variant of it that

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
-	"palyra/internal/mcp/packages/packagestest"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
+	"palyra/internal/exec/upstream/packages/packagestest"
 )
 
 // upstreamAttack is one by an upstream server, which is a package that was installed. Both

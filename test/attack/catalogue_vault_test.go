@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // vaultAttack is one on the secrets of a vault. Both functions return what the attacker

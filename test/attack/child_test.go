@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/must"
-	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/bubblewrap"
+	"palyra/internal/core/must"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/bubblewrap"
 	"palyra/test/process"
 )
 

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // configurationRows are attacks by another user of the host, who may change what palyrad reads,

@@ -5,7 +5,7 @@ package attack
 import (
 	"strings"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // elsewhereRows are attacks that have a rule or a grant for a sandboxed call cover one that is

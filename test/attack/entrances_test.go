@@ -15,8 +15,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"palyra/internal/must"
-	"palyra/internal/statedir"
+	"palyra/internal/core/must"
+	"palyra/internal/core/statedir"
 	"palyra/test/process"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestSecretInEvidence: a program of the daemon's uses a secret, gets it echoed

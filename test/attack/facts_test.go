@@ -13,8 +13,8 @@ import (
 	"sync"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/policy/profile"
+	"palyra/internal/call/policy/profile"
+	"palyra/internal/core/must"
 )
 
 // factRow is an attack on what policy was told of a call: what it judges is one

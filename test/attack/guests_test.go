@@ -21,13 +21,13 @@ import (
 
 	"github.com/bytecodealliance/wasmtime-go/v39"
 
-	"palyra/internal/must"
-	"palyra/internal/sandbox/bubblewrap"
-	"palyra/internal/sandbox/jail/jailtest"
-	engine "palyra/internal/sandbox/wasm"
-	"palyra/internal/wasm/guest"
-	"palyra/internal/wasm/structure"
-	"palyra/internal/wasm/wire"
+	"palyra/internal/core/must"
+	"palyra/internal/exec/sandbox/bubblewrap"
+	"palyra/internal/exec/sandbox/jail/jailtest"
+	engine "palyra/internal/exec/wasm"
+	"palyra/internal/exec/wasm/guest"
+	"palyra/internal/exec/wasm/module"
+	"palyra/internal/exec/wasm/wire"
 	"palyra/test/process"
 	"palyra/test/wasm/wasmtest"
 )
@@ -81,7 +81,7 @@ func (g *guests) open(worker string) (r *engine.Runner, dir string) {
 func (g *guests) call(wat string) guest.Call {
 	g.Helper()
 	text := must.Get(wasmtime.Wat2Wasm(wat))(g.T)
-	m := must.Get(structure.Check(text, structure.DefaultLimits()))(g.T)
+	m := must.Get(module.Check(text, module.DefaultLimits()))(g.T)
 	return guest.Call{
 		Owner: "user:alice", Tool: "attack", Limits: wasmtest.Limits(),
 		Module: guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind},

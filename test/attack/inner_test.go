@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // onlyProgram lets one program run without people, where something else holds too.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestKilledGateway kills palyrad with SIGKILL under a run, and while a change

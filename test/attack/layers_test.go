@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/reason"
-	"palyra/internal/sandbox"
+	"palyra/internal/exec/sandbox"
 )
 
 // TestLayersAreTold leaves out one layer after the other: what the sandbox says

@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/needs"
-	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/bubblewrap"
+	"palyra/internal/core/needs"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/bubblewrap"
 )
 
 // setting is where the tests find and put things, and what palyrad can here.

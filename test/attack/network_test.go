@@ -19,7 +19,7 @@ import (
 	"sync"
 
 	"palyra/internal/egress"
-	"palyra/internal/sandbox"
+	"palyra/internal/exec/sandbox"
 )
 
 // internet gives the scene its part of the world, and a grant of nothing.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
-	"palyra/internal/sandbox/bubblewrap"
+	"palyra/internal/exec/sandbox/bubblewrap"
 )
 
 // TestPreparedForAnother: a sandbox that was prepared with one grant, and for

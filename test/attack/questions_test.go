@@ -5,7 +5,7 @@ package attack
 import (
 	"strings"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // questionRows are attacks by whoever asks, to see a file in the question about it.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/process"
 )
 

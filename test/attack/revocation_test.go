@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // revocationRows are attacks by work that goes on without the credential or the role that began

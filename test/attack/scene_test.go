@@ -19,9 +19,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/must"
-	"palyra/internal/sandbox"
-	"palyra/internal/tool"
+	"palyra/internal/core/must"
+	"palyra/internal/core/tool"
+	"palyra/internal/exec/sandbox"
 )
 
 // canary is the word that the attacked files hold.

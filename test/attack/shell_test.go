@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // shellRow is a line that makes the file evil, and a rule that it tries to get past.

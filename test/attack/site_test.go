@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // The machines of a site, by the last number of their address.

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/process"
 )
 

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/needs"
-	"palyra/internal/sandbox"
+	"palyra/internal/core/needs"
+	"palyra/internal/exec/sandbox"
 )
 
 // TestEveryRunIsConfined starts many sandboxes at once while the collector

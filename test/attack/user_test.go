@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
-	"palyra/internal/needs"
+	"palyra/internal/core/must"
+	"palyra/internal/core/needs"
 )
 
 // ordinaryUser belongs to no account.

@@ -20,8 +20,8 @@ import (
 	"sync"
 	"testing"
 
-	"palyra/internal/bus/bustest"
-	"palyra/internal/must"
+	"palyra/internal/core/bus/bustest"
+	"palyra/internal/core/must"
 	"palyra/test/process"
 )
 

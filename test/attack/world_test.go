@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress/egresstest"
 	"palyra/internal/egress/proxy"
 	"palyra/internal/identity/ca/catest"
-	"palyra/internal/must"
 )
 
 // world is the internet of these tests: a name server, and servers at addresses

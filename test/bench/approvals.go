@@ -14,9 +14,9 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/approval"
+	"palyra/internal/call/approval"
 	"palyra/internal/identity/ca"
-	"palyra/internal/sqlite"
+	"palyra/internal/store/sqlite"
 )
 
 // asking is the input of a call that waits for a human, different each time:

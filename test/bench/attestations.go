@@ -14,9 +14,9 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"palyra/internal/attest"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/attest"
 	"palyra/internal/identity/ca"
-	"palyra/internal/tool"
 )
 
 // attestationVerify is the second half of goal 14, on one core, against

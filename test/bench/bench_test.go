@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
-	"palyra/internal/sandbox/cgroup"
+	"palyra/internal/core/must"
+	"palyra/internal/exec/sandbox/cgroup"
 	"palyra/test/process"
 )
 

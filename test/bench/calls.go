@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/canonical"
-	"palyra/internal/skill"
+	"palyra/internal/core/canonical"
+	"palyra/internal/exec/skill"
 )
 
 // callFloor is what no governed call can do without: one round trip and two durable

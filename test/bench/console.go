@@ -11,7 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"palyra/internal/event"
+	"palyra/internal/core/event"
 	"palyra/internal/identity/ca"
 )
 

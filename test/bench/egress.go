@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"palyra/internal/egress"
-	"palyra/internal/sandbox"
+	"palyra/internal/exec/sandbox"
 )
 
 // The arguments that make this program a server of bytes, and the client that

@@ -20,7 +20,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
-	"palyra/internal/statedir"
+	"palyra/internal/core/statedir"
 )
 
 // hooks is goal 26: what an agent waits for before each of its tools. By HTTP that is one

@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"palyra/internal/event"
+	"palyra/internal/core/event"
+	"palyra/internal/evidence/journal"
 	"palyra/internal/identity/ca"
-	"palyra/internal/journal"
-	"palyra/internal/sqlite"
+	"palyra/internal/store/sqlite"
 	"palyra/internal/vault"
 	"palyra/internal/vault/kek"
 )

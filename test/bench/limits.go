@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"time"
 
-	"palyra/internal/ratelimit"
+	limits "palyra/internal/core/limit"
 )
 
 // rateLimitCheck is goal 20: what a request pays for being counted against its
@@ -18,8 +18,8 @@ func rateLimitCheck(ctx context.Context, b *bench) ([]*line, error) {
 	took := &line{goal: "20", what: "rate-limit check of principal and address", unit: "us", limit: atMost(1)}
 	made := &line{goal: "20", what: "allocations of a rate-limit check", limit: atMost(0)}
 	const class, plenty = "bench", 1e6
-	limiter, err := ratelimit.New(map[ratelimit.Class]ratelimit.Limits{class: {
-		Each: ratelimit.Limit{PerSecond: plenty, Burst: plenty}, Global: ratelimit.Limit{PerSecond: 1e3 * plenty, Burst: 1e3 * plenty},
+	limiter, err := limits.NewLimiter(map[limits.Class]limits.Rates{class: {
+		Each: limits.Limit{PerSecond: plenty, Burst: plenty}, Global: limits.Limit{PerSecond: 1e3 * plenty, Burst: 1e3 * plenty},
 	}})
 	if err != nil {
 		return nil, err

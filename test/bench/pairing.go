@@ -17,11 +17,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
-	"palyra/internal/pairing"
+	"palyra/internal/identity/pairing"
 )
 
 // pairingCost is goal 22: the processor time of both ends of one pairing.

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"palyra/internal/sandbox"
+	"palyra/internal/exec/sandbox"
 )
 
 // Two sandboxes of well-known coding agents, as npm delivers them.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/policy"
-	"palyra/internal/tool"
+	"palyra/internal/call/policy"
+	"palyra/internal/core/access"
+	"palyra/internal/core/tool"
 )
 
 // policyDecision is goal 9: one verdict with every fact set, under sets of

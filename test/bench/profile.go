@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/config"
-	"palyra/internal/daemon"
+	"palyra/internal/core/config"
+	daemon "palyra/internal/gateway"
 	"palyra/internal/identity"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/version"
+	"palyra/internal/core/version"
 )
 
 // limit is what a goal asks for; the zero value asks for nothing.

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/bubblewrap"
-	"palyra/internal/sandbox/process"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/bubblewrap"
+	"palyra/internal/exec/sandbox/process"
 )
 
 // confined is /bin/true in a sandbox, without a daemon around it.

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"sync"
 
-	"palyra/internal/access"
+	"palyra/internal/core/access"
 	"palyra/internal/vault"
 	"palyra/internal/vault/kek"
 )

@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/token"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/identity/token"
 )
 
 // tokenCheck is goal 21: what a request with an API token pays for finding out who

@@ -14,7 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/process"
 )
 

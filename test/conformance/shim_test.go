@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // prefix comes before the names of the server's tools and prompts at the gateway. The

@@ -13,9 +13,9 @@ import (
 
 	"filippo.io/age"
 
+	"palyra/internal/core/must"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
-	"palyra/internal/must"
 	"palyra/test/process"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/cgroup"
+	"palyra/internal/core/must"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/cgroup"
 )
 
 // bomb has 990 processes if it gets them, and then waits.
@@ -65,7 +65,7 @@ func startIn(t *testing.T, limits sandbox.Limits, settings ...string) *gateway {
 // Two programs that each keep to their own limits want more processes than
 // palyrad's service has. One of them ends, palyrad does not, and another call
 // succeeds beside the second. The control, with nothing around all programs, is
-// TestBombsTogether of internal/sandbox/bubblewrap.
+// TestBombsTogether of internal/exec/sandbox/bubblewrap.
 func TestBombsEndThemselves(t *testing.T) {
 	t.Parallel()
 	g := startIn(t, sandbox.Limits{Processes: 1500, Memory: 4 << 30}, "[process_runner]", "allow_interpreters = true")
@@ -97,7 +97,7 @@ func TestBombsEndThemselves(t *testing.T) {
 
 // A program within its own limit wants more memory than palyrad's service has. It
 // is ended, and other calls succeed meanwhile. The control, with nothing around all
-// programs, is TestEaterBeside of internal/sandbox/bubblewrap.
+// programs, is TestEaterBeside of internal/exec/sandbox/bubblewrap.
 func TestEaterEndsItself(t *testing.T) {
 	t.Parallel()
 	g := startIn(t, sandbox.Limits{Processes: 1500, Memory: 768 << 20}, "[process_runner]", "allow_interpreters = true", fmt.Sprintf("memory_limit_bytes = %d", 4<<30))

@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestDemo runs what `make demo` runs, with a yes to its question and without an

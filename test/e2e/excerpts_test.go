@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // excerpt is a block of a document that says what a command prints: one that

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/journal"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
+	"palyra/internal/evidence/journal"
 )
 
 // TestExportIsTamperEvident exports a journal with every kind of event, stops

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // stranger is a user id that nobody has; the test's processes have it when the

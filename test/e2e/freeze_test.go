@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // beginSleeping starts a program that sleeps in its sandbox, waits until the

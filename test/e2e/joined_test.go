@@ -12,8 +12,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"palyra/internal/hook"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
+	"palyra/internal/surface/hook"
 	"palyra/test/process"
 )
 

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/leaks"
 	"palyra/test/process"
 )

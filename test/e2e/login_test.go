@@ -16,8 +16,8 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/login/logintest"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
+	"palyra/internal/identity/login/logintest"
 	"palyra/test/process"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/process"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // library is an upstream server that has everything beside tools.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/mcp/packages/packagestest"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
+	"palyra/internal/exec/upstream/packages/packagestest"
 )
 
 const ownServers = `@id("test.servers")

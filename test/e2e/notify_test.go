@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // posted is what came to a receiver of webhooks.

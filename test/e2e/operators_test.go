@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestSecondOperator adds people and an agent, with the daemon running and

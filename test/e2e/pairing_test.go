@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/process"
 )
 

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // What an operator says with nothing but Cedar text.

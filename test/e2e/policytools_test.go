@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // explanation is what `palyra policy explain -o json` says.

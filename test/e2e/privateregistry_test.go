@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"palyra/internal/mcp/packages/packagestest"
+	"palyra/internal/exec/upstream/packages/packagestest"
 )
 
 // TestPrivateRegistry: npm and pip install from a registry that wants a login, which the

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestPendingApprovalSurvives ends palyrad in order and by SIGKILL while a call

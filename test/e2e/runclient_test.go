@@ -18,8 +18,8 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/core/must"
 	"palyra/internal/identity"
-	"palyra/internal/must"
 )
 
 // model is a table of the configuration for a model that a server of the test

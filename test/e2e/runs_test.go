@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/model"
-	"palyra/internal/model/modeltest"
+	"palyra/internal/run/model"
+	"palyra/internal/run/model/modeltest"
 	"palyra/test/process"
 )
 

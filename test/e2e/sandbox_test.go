@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/sandbox/cgroup"
+	"palyra/internal/core/must"
+	"palyra/internal/exec/sandbox/cgroup"
 	"palyra/test/process"
 )
 

@@ -15,12 +15,12 @@ import (
 	"sync"
 	"testing"
 
-	"palyra/internal/dsse"
-	"palyra/internal/must"
-	"palyra/internal/sandbox/wasm"
-	"palyra/internal/skill"
-	"palyra/internal/skill/workshop"
-	"palyra/internal/wasm/structure"
+	"palyra/internal/core/must"
+	"palyra/internal/evidence/dsse"
+	"palyra/internal/exec/skill"
+	"palyra/internal/exec/skill/workshop"
+	"palyra/internal/exec/wasm"
+	"palyra/internal/exec/wasm/module"
 	"palyra/test/process"
 )
 
@@ -48,7 +48,7 @@ var built sync.Map
 func example(t *testing.T, name string, edits ...string) []byte {
 	t.Helper()
 	make := sync.OnceValues(func() (*workshop.Built, error) {
-		return workshop.Build(t.Context(), filepath.Join(repository, "examples/skills", name), workshop.Options{Limits: structure.DefaultLimits()})
+		return workshop.Build(t.Context(), filepath.Join(repository, "examples/skills", name), workshop.Options{Limits: module.DefaultLimits()})
 	})
 	once, _ := built.LoadOrStore(name, make)
 	p := *must.Get(once.(func() (*workshop.Built, error))())(t).Package
@@ -215,7 +215,7 @@ func TestSkillReadsASecret(t *testing.T) {
 	before, _, _ := strings.Cut(text, "output_schema = '''")
 	g.write(filepath.Join(dir, "skill.toml"), strings.Replace(before, "[[tools]]", "[compatibility]\ninterface = \"0.1.0\"\n\n[[tools]]", 1)+
 		"\n[tools.capabilities]\nsecrets = [{name = \"skill:reader/api\", use = \"read\"}]\n")
-	p := must.Get(workshop.Build(t.Context(), dir, workshop.Options{Limits: structure.DefaultLimits()}))(t)
+	p := must.Get(workshop.Build(t.Context(), dir, workshop.Options{Limits: module.DefaultLimits()}))(t)
 	c.installs(must.Get(skill.Sign(p.Package, publisher))(t))
 	call := []string{"call", "reader/count", "text=x"}
 	if r := c.run(call...); r.Code == 0 || !strings.Contains(r.Out+r.Err, "skill:reader/api") {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // wantsTwo is a rule under which b.txt takes two people.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"unicode"
 
-	"palyra/internal/canonical"
-	"palyra/internal/must"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/must"
 	"palyra/test/process"
 )
 

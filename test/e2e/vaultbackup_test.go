@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/keyring/keyringtest"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
+	"palyra/internal/vault/keyring/keyringtest"
 )
 
 // vaultIn says where the vault's key is, and by which keyring palyrad has it.

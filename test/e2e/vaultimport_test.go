@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/model/modeltest"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
+	"palyra/internal/run/model/modeltest"
 )
 
 // holding counts the files below a directory, and the logs, in which a value stands.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // waivedGuests lets guests run unasked.

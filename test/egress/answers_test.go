@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestAnswersThatAreRefused: an allowed name does not open the addresses behind

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/sandbox"
+	"palyra/internal/exec/sandbox"
 )
 
 // client is a program that fetches URLs. It gets pairs of a family and a URL,

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
-	"palyra/internal/sandbox"
+	"palyra/internal/exec/sandbox"
 )
 
 // inspect has TLS to a host looked into, and lets through what is read from

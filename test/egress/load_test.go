@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"palyra/internal/core/tool"
 	"palyra/internal/egress"
-	"palyra/internal/sandbox/jail/jailtest"
-	"palyra/internal/tool"
+	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
 // TestThousandConnections: a thousand connections of one sandbox, fifty at a

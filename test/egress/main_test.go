@@ -9,9 +9,9 @@ import (
 	"os"
 	"testing"
 
-	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/bubblewrap"
-	"palyra/internal/sandbox/jail/jailtest"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/bubblewrap"
+	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
 // goClient is test/egress/client, built for this run.

@@ -20,8 +20,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"palyra/internal/must"
-	"palyra/internal/sandbox/jail/jailtest"
+	"palyra/internal/core/must"
+	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
 // serveGit serves a repository with one commit, by git itself.

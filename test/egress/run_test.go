@@ -13,12 +13,12 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/tool"
 	"palyra/internal/egress"
-	"palyra/internal/must"
-	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/bubblewrap"
-	"palyra/internal/sandbox/jail/jailtest"
-	"palyra/internal/tool"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/bubblewrap"
+	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
 //go:embed testdata

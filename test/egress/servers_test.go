@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/core/must"
 	"palyra/internal/identity/ca/catest"
-	"palyra/internal/must"
 )
 
 // serveWeb serves all hosts by HTTP and HTTPS, those too that nobody is to

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"palyra/internal/sandbox/jail/jailtest"
+	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
 // TestToolsReachTheirServers: git, npm and pip do their work over IPv4 and IPv6,

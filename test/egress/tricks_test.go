@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/sandbox/jail/jailtest"
+	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
 // trick is something that a program tries, what comes of it, and what is

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"testing"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/jail/jailtest"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
 // TestTwoSandboxes: what one listens on, the other does not reach, at no

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress/egresstest"
 	"palyra/internal/egress/proxy"
-	"palyra/internal/must"
 )
 
 // world is what lies outside of the sandboxes of one test: names, and servers

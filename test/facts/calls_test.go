@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/approval"
-	"palyra/internal/toolcall"
+	toolcall "palyra/internal/call"
+	"palyra/internal/call/approval"
 )
 
 // worker makes one call after the other in a workspace of its own.

@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/attest"
-	"palyra/internal/canonical"
-	"palyra/internal/gatewaytest"
-	"palyra/internal/toolcall"
-	"palyra/internal/workspace"
+	toolcall "palyra/internal/call"
+	"palyra/internal/core/canonical"
+	"palyra/internal/evidence/attest"
+	"palyra/internal/exec/workspace"
+	"palyra/internal/gateway/gatewaytest"
 )
 
 // The length and the seed of a run are taken from the environment, as

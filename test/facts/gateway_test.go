@@ -16,22 +16,22 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/approval"
-	"palyra/internal/atrest/atresttest"
-	"palyra/internal/attest"
-	"palyra/internal/builtin"
-	"palyra/internal/dispatch"
+	toolcall "palyra/internal/call"
+	"palyra/internal/call/approval"
+	"palyra/internal/call/dispatch"
+	"palyra/internal/call/policy"
+	"palyra/internal/core/access"
+	"palyra/internal/core/tool"
 	"palyra/internal/egress"
-	"palyra/internal/gatewaytest"
-	"palyra/internal/policy"
-	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/bubblewrap"
-	"palyra/internal/sqlite"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
-	"palyra/internal/workspace"
-	"palyra/internal/workspace/overlay"
+	"palyra/internal/evidence/attest"
+	"palyra/internal/exec/builtin"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/bubblewrap"
+	"palyra/internal/exec/workspace"
+	"palyra/internal/exec/workspace/overlay"
+	"palyra/internal/gateway/gatewaytest"
+	"palyra/internal/store/sqlite"
+	"palyra/internal/vault/atrest/atresttest"
 )
 
 //go:embed policies.cedar
@@ -100,7 +100,7 @@ func newGateway(s settings) (_ *gateway, err error) {
 	}
 	g.closers = append(g.closers, func() error { return db.Close(context.Background()) })
 	g.engine = &policy.Engine{}
-	routed := make([]dispatch.Tool, len(tools))
+	routed := make([]tool.Runnable, len(tools))
 	for i, t := range tools {
 		routed[i] = s.hooks.tool(t)
 	}

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"palyra/internal/attest"
-	"palyra/internal/reason"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
+	toolcall "palyra/internal/call"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/attest"
 )
 
 // judge looks at what came of a call. It goes by what is in results and on the

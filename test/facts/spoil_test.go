@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
+	toolcall "palyra/internal/call"
+	"palyra/internal/core/tool"
 )
 
 // lie falsifies what came of a call, so that the judge has to see it.

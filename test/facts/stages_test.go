@@ -7,14 +7,14 @@ import (
 	"encoding/json"
 	"sync"
 
-	"palyra/internal/approval"
-	"palyra/internal/attest"
-	"palyra/internal/builtin"
-	"palyra/internal/dispatch"
-	"palyra/internal/event"
-	"palyra/internal/policy"
-	"palyra/internal/tool"
-	"palyra/internal/toolcall"
+	toolcall "palyra/internal/call"
+	"palyra/internal/call/approval"
+	"palyra/internal/call/dispatch"
+	"palyra/internal/call/policy"
+	"palyra/internal/core/event"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/attest"
+	"palyra/internal/exec/builtin"
 )
 
 // stage names the moment between two stages of a call in which its workspace
@@ -240,9 +240,9 @@ func (c *call) note(payload []byte) {
 }
 
 // tool wraps a tool. One without effect has to stay one.
-func (h *hooks) tool(t builtin.Tool) dispatch.Tool {
+func (h *hooks) tool(t builtin.Tool) tool.Runnable {
 	wrapped := changing{Tool: t, hooks: h, name: t.Descriptor().Name}
-	if _, ok := t.(dispatch.Pure); ok {
+	if _, ok := t.(tool.Pure); ok {
 		return effectless{wrapped}
 	}
 	return wrapped

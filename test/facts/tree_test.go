@@ -14,7 +14,7 @@ import (
 	"strings"
 	"sync"
 
-	"palyra/internal/canonical"
+	"palyra/internal/core/canonical"
 )
 
 // The kinds of content. Each file begins with a line of its own: kind, worker

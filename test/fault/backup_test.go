@@ -11,7 +11,7 @@ import (
 
 	"filippo.io/age"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/process"
 )
 

@@ -21,8 +21,8 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/core/must"
 	"palyra/internal/identity"
-	"palyra/internal/must"
 )
 
 // A client gives up well before the test that waits for it does: a vote before

@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/core/must"
 	"palyra/internal/identity"
-	"palyra/internal/must"
 	"palyra/test/process"
 )
 

@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"palyra/internal/journal"
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/evidence/journal"
 )
 
 const page = 4096

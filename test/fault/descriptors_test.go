@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/core/must"
 	"palyra/internal/identity"
-	"palyra/internal/must"
 )
 
 // TestNoMoreDescriptors takes all file descriptors of a palyrad with

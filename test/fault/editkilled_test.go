@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/approval"
-	"palyra/internal/callrecord"
-	"palyra/internal/event"
-	"palyra/internal/journal"
-	"palyra/internal/must"
-	"palyra/internal/sqlite"
+	"palyra/internal/call/approval"
+	"palyra/internal/call/record"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/evidence/journal"
+	"palyra/internal/store/sqlite"
 )
 
 // TestEditKilled kills palyrad at each thing that an edit does durably, and right after
@@ -127,7 +127,7 @@ func (d *daemon) editKilledAt(n int, s step) (killed, stands bool) {
 
 // editsOf reads what the journal of a palyrad that does not run has of the edits of one
 // approval: of the record, and of the call.
-func (d *daemon) editsOf(id string) (amended []approval.AmendedPayload, calls []callrecord.Edited) {
+func (d *daemon) editsOf(id string) (amended []approval.AmendedPayload, calls []record.Edited) {
 	d.T.Helper()
 	db := must.Get(sqlite.OpenReadOnly(d.T.Context(), d.store()))(d.T)
 	defer func() { must.Check(d.T, db.Close(d.T.Context())) }()
@@ -141,7 +141,7 @@ func (d *daemon) editsOf(id string) (amended []approval.AmendedPayload, calls []
 			}
 			return err
 		case event.Edited:
-			var p callrecord.Edited
+			var p record.Edited
 			err := json.Unmarshal(e.Payload, &p)
 			if p.ApprovalID == id {
 				calls = append(calls, p)

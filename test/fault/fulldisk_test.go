@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // inNamespace returns the command that runs another one in a mount namespace

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/event"
-	"palyra/internal/journal"
-	"palyra/internal/must"
-	"palyra/internal/sqlite"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/evidence/journal"
+	"palyra/internal/store/sqlite"
 	"palyra/test/process"
 )
 

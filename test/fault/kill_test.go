@@ -8,7 +8,7 @@ import (
 	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestKilledUnderLoad kills palyrad again and again while clients call, some

@@ -15,7 +15,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // deaf is a gateway that can record no vote: fs.patch ends at once, and fs.write

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestTwoDaemons: the second one on a state directory ends at once and says

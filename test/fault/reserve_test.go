@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/core/must"
 	"palyra/internal/identity"
-	"palyra/internal/must"
 )
 
 // agentOn adds an agent to a palyrad that runs, and is its client.

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"testing"
 
-	"palyra/internal/journal"
-	"palyra/internal/must"
-	"palyra/internal/sqlite"
+	"palyra/internal/core/must"
+	"palyra/internal/evidence/journal"
+	"palyra/internal/store/sqlite"
 )
 
 // sample is a gateway whose journal tests damage: as it is after a stop in

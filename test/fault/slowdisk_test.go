@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // canTrace skips the test where strace may not trace.

@@ -14,12 +14,12 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"palyra/internal/callrecord"
-	"palyra/internal/decision"
-	"palyra/internal/event"
-	"palyra/internal/journal"
-	"palyra/internal/must"
-	"palyra/internal/sqlite"
+	"palyra/internal/call/decision"
+	"palyra/internal/call/record"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/evidence/journal"
+	"palyra/internal/store/sqlite"
 )
 
 // story is what the journal of a stopped palyrad tells.
@@ -80,7 +80,7 @@ func (d *daemon) read() story {
 func (s story) add(e *journal.Event) error {
 	switch e.Code {
 	case event.Evaluated:
-		var p callrecord.Evaluated
+		var p record.Evaluated
 		if err := json.Unmarshal(e.Payload, &p); err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (s story) add(e *journal.Event) error {
 			s.cited[d.ApprovalID]++
 		}
 	case event.Attested:
-		var a callrecord.Attested
+		var a record.Attested
 		if err := json.Unmarshal(e.Payload, &a); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/process"
 )
 

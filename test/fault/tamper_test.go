@@ -16,9 +16,9 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"palyra/internal/event"
-	"palyra/internal/journal"
-	"palyra/internal/must"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/evidence/journal"
 	"palyra/test/fault/tamper"
 	"palyra/test/process"
 )

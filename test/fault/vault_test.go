@@ -21,9 +21,9 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/core/must"
 	"palyra/internal/identity"
-	"palyra/internal/keyring/keyringtest"
-	"palyra/internal/must"
+	"palyra/internal/vault/keyring/keyringtest"
 )
 
 // marked begins the values of secrets in these tests: they stand nowhere in what

@@ -11,7 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/process"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestDepsOfAnOrdinaryUser: without the right to run sudo, one line names the packages and

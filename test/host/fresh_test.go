@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestFreshMachineNeedsRoot: an ordinary user gets one line.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // built makes a folder with what `make build` leaves, as scripts of one line.

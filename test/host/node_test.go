@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // fakeNode prints a version, and exits with $BINDINGS when it runs bindings.mjs.

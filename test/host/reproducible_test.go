@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 const repository = "../.."
@@ -86,7 +86,7 @@ func TestDateOfABuildIsNotTheClock(t *testing.T) {
 // no name. The control is a header that has them.
 func TestPackedHelperNamesNothing(t *testing.T) {
 	t.Parallel()
-	packed, err := os.ReadFile(repository + "/internal/sandbox/jail/initbin/palyra-init.gz")
+	packed, err := os.ReadFile(repository + "/internal/exec/sandbox/jail/initbin/palyra-init.gz")
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip("the helper is not built: make init")
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // row is a line of a table: fields of text between tabs.

@@ -17,8 +17,8 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/identity/ca"
-	"palyra/internal/must"
 	"palyra/internal/vault/kek"
 )
 

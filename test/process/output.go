@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // Output collects what a process writes and lets a test wait for a part of it.

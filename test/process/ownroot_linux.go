@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // OwnRoot is the beginning of a command line that runs in namespaces in which the user of the test

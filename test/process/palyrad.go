@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/leaks"
 )
 

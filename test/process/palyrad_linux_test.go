@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/leaks"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // AtTerminal runs a process to its end at a terminal at which somebody types these lines.

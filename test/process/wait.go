@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // Run runs a process to its end, and kills it when must.Patience is over: a hung

@@ -14,15 +14,15 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/config"
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	engine "palyra/internal/sandbox/wasm"
-	"palyra/internal/skill"
-	"palyra/internal/skill/workshop"
-	"palyra/internal/wasm/guest"
-	"palyra/internal/wasm/structure"
-	"palyra/internal/wasm/wire"
+	"palyra/internal/core/config"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/skill"
+	"palyra/internal/exec/skill/workshop"
+	engine "palyra/internal/exec/wasm"
+	"palyra/internal/exec/wasm/guest"
+	"palyra/internal/exec/wasm/module"
+	"palyra/internal/exec/wasm/wire"
 	"palyra/test/wasm/wasmtest"
 )
 
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { wasmtest.Main(m) }
 // packed builds a skill, signs it, and reads the file as palyrad would.
 func packed(t *testing.T, dir string) *skill.Package {
 	t.Helper()
-	built := must.Get(workshop.Build(t.Context(), dir, workshop.Options{Limits: structure.DefaultLimits()}))(t)
+	built := must.Get(workshop.Build(t.Context(), dir, workshop.Options{Limits: module.DefaultLimits()}))(t)
 	p := must.Get(skill.Open(must.Get(skill.Sign(built.Package, ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))))(t)))(t)
 	if found := skill.Audit(p, skill.DefaultLimits()); len(found) > 0 {
 		t.Fatalf("%+v", found)
@@ -47,7 +47,7 @@ func calling(t *testing.T, r *engine.Runner, p *skill.Package, id, input string,
 		t.Fatalf("there is no tool %s", id)
 	}
 	text := p.Modules[is.Module]
-	m := must.Get(structure.Check(text, structure.DefaultLimits()))(t)
+	m := must.Get(module.Check(text, module.DefaultLimits()))(t)
 	limits := wasmtest.Limits()
 	limits.Fuel = is.FuelOf()
 	return r.Run(t.Context(), guest.Call{
@@ -188,7 +188,7 @@ func TestExamplesRun(t *testing.T) {
 // the settings as delivered takes.
 func TestDefaultsAgree(t *testing.T) {
 	t.Parallel()
-	c, l := config.Default().WASM, structure.DefaultLimits()
+	c, l := config.Default().WASM, module.DefaultLimits()
 	if int64(l.ModuleBytes) != c.MaxModuleBytes || int64(l.MemoryPages)<<16 != c.MaxMemoryBytes || int64(l.TableElements) != c.MaxTableElements {
 		t.Errorf("modules are measured by %+v, and a gateway has %+v", l, c)
 	}

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestAffected: a change touches its package, the direct importers, and tests that name
@@ -258,21 +258,21 @@ func TestRaceOfTheChange(t *testing.T) {
 	r.git("add", ".")
 	r.git("commit", "-q", "-m", "one")
 	is("one commit", "./...", all, []string{"good"})
-	r.write("internal/hook/y.go", "package hook\n")
+	r.write("internal/surface/hook/y.go", "package hook\n")
 	r.git("add", ".")
 	r.git("commit", "-q", "-m", "two")
 	is("the last commit", "./...", []string{"hook"}, []string{"approval", "good"})
 	r.git("branch", "origin/main")
 	is("nothing differs", "./...", []string{"hook"}, []string{"approval", "good"})
-	r.write("internal/approval/y.go", "package approval\n")
+	r.write("internal/call/approval/y.go", "package approval\n")
 	is("an untracked file", "./...", []string{"approval"}, []string{"good", "hook"})
-	r.write("internal/hook/notes.md", "Notes.\n")
+	r.write("internal/surface/hook/notes.md", "Notes.\n")
 	is("a document", "./...", []string{"approval"}, []string{"good", "hook"})
 	s := &session{options: options{packages: "./...", base: "nothing", goTool: "go"}, out: io.Discard}
 	if _, err := s.choose(t.Context(), must.Get(named([]string{"race"}))(t)); err == nil || !strings.Contains(err.Error(), "BASE=nothing is not a commit") {
 		t.Errorf("a base that does not exist: %v", err)
 	}
-	is("a chosen package", "./internal/hook", []string{"hook"}, nil)
+	is("a chosen package", "./internal/surface/hook", []string{"hook"}, nil)
 	s = &session{options: options{packages: "./internal/good", goTool: "go"}, out: io.Discard}
 	if _, err := s.choose(t.Context(), must.Get(named([]string{"faults"}))(t)); err == nil || !strings.Contains(err.Error(), "run it with bin/tiers run -pkg ./internal/good quick") {
 		t.Errorf("a package that none of the tiers tests: %v", err)

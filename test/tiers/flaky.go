@@ -36,7 +36,7 @@ func burn() {
 // how often each test failed, with the output of its first failure.
 func (s *session) runFlaky(ctx context.Context) error {
 	if s.packages == "./..." {
-		return fmt.Errorf("flaky runs chosen packages: set PKG, for example PKG=./internal/hook, or PKG=browser")
+		return fmt.Errorf("flaky runs chosen packages: set PKG, for example PKG=./internal/surface/hook, or PKG=browser")
 	}
 	stop, err := startLoad(ctx)
 	if err != nil {

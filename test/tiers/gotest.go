@@ -17,7 +17,7 @@ const programsVariable = "TEST_PALYRA_PROGRAMS"
 const longVariable = "TEST_PALYRA_LONG"
 
 // garbageCollection is the value of GOGC unless the caller sets one. With more heap between
-// two collections, the tests of internal/rpc take a fifth less processor time.
+// two collections, the tests of internal/surface/api take a fifth less processor time.
 const garbageCollection = "400"
 
 // goFlags are the flags and environment of one go test command. Every tier compiles with
@@ -37,7 +37,7 @@ type goFlags struct {
 }
 
 // unwatched are the packages that the race detector does not watch: with them the tests of
-// internal/daemon take twice the time. Each only computes on data that one goroutine hands
+// internal/gateway take twice the time. Each only computes on data that one goroutine hands
 // it. encoding/json and others that read or write the structures of their callers stay
 // watched. So do packages that synchronize by atomic variables, because the detector would
 // miss the synchronization and report races that are none.

@@ -68,12 +68,12 @@ func listPackages(ctx context.Context, goTool string, patterns ...string) ([]pkg
 			return nil, fmt.Errorf("listing packages: %w", err)
 		}
 		if p.ImportPath == "" || p.Dir == "" {
-			return nil, fmt.Errorf("no package matches %s; name packages by a pattern such as ./internal/policy/... or leave PKG out", strings.Join(patterns, " "))
+			return nil, fmt.Errorf("no package matches %s; name packages by a pattern such as ./internal/call/policy/... or leave PKG out", strings.Join(patterns, " "))
 		}
 		all = append(all, p)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no package matches %s; name packages by a pattern such as ./internal/policy/... or leave PKG out", strings.Join(patterns, " "))
+		return nil, fmt.Errorf("no package matches %s; name packages by a pattern such as ./internal/call/policy/... or leave PKG out", strings.Join(patterns, " "))
 	}
 	return all, nil
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestPatterns: a package is named as the go command names it, and as results name it.
@@ -12,9 +12,9 @@ import (
 // Not parallel: it changes the working directory.
 func TestPatterns(t *testing.T) {
 	t.Chdir("../..")
-	for _, pattern := range []string{"./internal/reason", "internal/reason", "palyra/internal/reason", "internal/reason/..."} {
+	for _, pattern := range []string{"./internal/core/reason", "internal/core/reason", "palyra/internal/core/reason", "internal/core/reason/..."} {
 		list := must.Get(listPackages(t.Context(), "go", pattern))(t)
-		if len(list) == 0 || list[0].ImportPath != "palyra/internal/reason" {
+		if len(list) == 0 || list[0].ImportPath != "palyra/internal/core/reason" {
 			t.Errorf("%s matches %v", pattern, list)
 		}
 	}

@@ -61,20 +61,20 @@ func drivesPrograms(p pkg) bool {
 // comes with neither Go nor git, and which "make quick" leaves out. A single test of
 // another package says so itself, by package needs.
 var foreign = map[string]string{
-	"test":                          "runs the programs in sandboxes",
-	"internal/sandbox/bubblewrap":   "starts bubblewrap",
-	"internal/sandbox/process":      "starts the launcher in user namespaces",
-	"internal/sandbox/cgroup":       "makes control groups",
-	"internal/sandbox/jail":         "starts sandboxes",
-	"internal/sandbox/wasm":         "starts the WASM worker in bubblewrap",
-	"internal/sandbox/disk":         "makes mounts",
-	"internal/workspace/overlay":    "mounts overlays",
-	"cmd/palyra-wasm":               "requires cgo",
-	"cmd/palyra":                    "runs the scripts of the CLI against a daemon with sandboxes",
-	"internal/identity/tpm":         "starts swtpm",
-	"internal/keyring":              "starts a keyring daemon",
-	"internal/sandbox/seatbelt":     "starts programs that stand in for macOS tools",
-	"internal/sandbox/cgroup/scope": "starts a D-Bus daemon",
+	"test":                               "runs the programs in sandboxes",
+	"internal/exec/sandbox/bubblewrap":   "starts bubblewrap",
+	"internal/exec/sandbox/process":      "starts the launcher in user namespaces",
+	"internal/exec/sandbox/cgroup":       "makes control groups",
+	"internal/exec/sandbox/jail":         "starts sandboxes",
+	"internal/exec/wasm":                 "starts the WASM worker in bubblewrap",
+	"internal/exec/sandbox/disk":         "makes mounts",
+	"internal/exec/workspace/overlay":    "mounts overlays",
+	"cmd/palyra-wasm":                    "requires cgo",
+	"cmd/palyra":                         "runs the scripts of the CLI against a daemon with sandboxes",
+	"internal/identity/tpm":              "starts swtpm",
+	"internal/vault/keyring":             "starts a keyring daemon",
+	"internal/exec/sandbox/seatbelt":     "starts programs that stand in for macOS tools",
+	"internal/exec/sandbox/cgroup/scope": "starts a D-Bus daemon",
 }
 
 // needsRaceDetector reports whether a package is concurrent and runs in the test process.
@@ -96,7 +96,7 @@ var tiers = []tier{
 		about: "every package, without the tests that need root, a network, a browser or a foreign program",
 		needs: []need{goCommand, gitCommand},
 		in:    func(p pkg) bool { return !isForeign(p) && !requiresCgo(p) },
-		flags: goFlags{short: true}, beside: 1, // internal/daemon takes 90 s and waits for half of them
+		flags: goFlags{short: true}, beside: 1, // internal/gateway takes 90 s and waits for half of them
 	},
 	{
 		name: "race", suite: core, memory: 6, budget: 4 * time.Minute,
@@ -161,7 +161,7 @@ var tiers = []tier{
 		about: "the daemon, a backup and an overlay killed at each step",
 		needs: slices.Concat(sandboxNeeds, []need{mounts, keyring, dbus}),
 		in: func(p pkg) bool {
-			return p.within("internal/daemon") || p.within("internal/backup") || p.within("internal/workspace/overlay")
+			return p.within("internal/gateway") || p.within("internal/ops/backup") || p.within("internal/exec/workspace/overlay")
 		},
 		flags: goFlags{programs: true, long: true, run: "Kill|Crash|Disk|Damage|Flip|Load|Descriptors|Vault|Tamper|Reserve"},
 	},

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // asProgram is set where the test binary stands for bin/tiers.

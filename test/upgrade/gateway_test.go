@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/core/must"
 	"palyra/internal/identity"
-	"palyra/internal/must"
 	"palyra/test/process"
 )
 

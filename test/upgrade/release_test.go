@@ -17,7 +17,7 @@ import (
 	"connectrpc.com/connect"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/upgrade/upgradetest"
 )
 

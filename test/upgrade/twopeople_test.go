@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/upgrade/upgradetest"
 )
 

@@ -14,13 +14,13 @@ import (
 	"connectrpc.com/connect"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/upgrade/upgradetest"
 )
 
 // TestUpgrade starts today's palyrad on the state directory of each older release.
 // Certificates, grants and asks of it may be long over: that they hold where they are
-// not is tested at the time of their making, in internal/daemon.
+// not is tested at the time of their making, in internal/gateway.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	for _, archive := range archives(t) {

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/test/upgrade/upgradetest"
 )
 
@@ -60,7 +60,7 @@ func documented(t *testing.T, repository string) []source {
 			list, rest = append(list, source{fmt.Sprintf("%s %d", filepath.Base(name), n), text + "\n"}), below
 		}
 	}
-	profiles := filepath.Join(repository, "internal/policy/profile/profiles")
+	profiles := filepath.Join(repository, "internal/call/policy/profile/profiles")
 	must.Do(t, filepath.WalkDir(profiles, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".cedar" {
 			list = append(list, source{"profile " + strings.TrimPrefix(path, profiles+"/"), string(must.Get(os.ReadFile(path))(t))})

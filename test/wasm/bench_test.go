@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
-	"palyra/internal/wasm/structure"
+	"palyra/internal/core/must"
+	wasmmodule "palyra/internal/exec/wasm/module"
 )
 
 // BenchmarkCold is the first call of a principal of a module of 3 MiB that was compiled
@@ -20,7 +20,7 @@ import (
 // than 20 ms.
 func BenchmarkCold(b *testing.B) {
 	w := newWorld(b)
-	m := module(b, largest(3<<20, structure.DefaultLimits()))
+	m := module(b, largest(3<<20, wasmmodule.DefaultLimits()))
 	must.Do(b, w.Prepare(b.Context(), m))
 	var took time.Duration
 	for i := range b.N {

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/jail/jailtest"
-	engine "palyra/internal/sandbox/wasm"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/jail/jailtest"
+	engine "palyra/internal/exec/wasm"
 	"palyra/test/wasm/wasmtest"
 )
 

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/wasm/guest"
-	"palyra/internal/wasm/structure"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/wasm/guest"
+	wasmmodule "palyra/internal/exec/wasm/module"
 )
 
 // command is a module with a memory and a _start that does what body says.
@@ -171,7 +171,7 @@ func TestRefusedBeforeTheEngine(t *testing.T) {
 		"imported memory":     {`(module ` + wasi + `"memory" (memory 1)) (func (export "_start")))`, "no function"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := structure.Check(compiled(t, c.wat), structure.DefaultLimits()); err == nil || !strings.Contains(err.Error(), c.says) {
+			if _, err := wasmmodule.Check(compiled(t, c.wat), wasmmodule.DefaultLimits()); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
 		})

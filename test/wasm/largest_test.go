@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
-	"palyra/internal/wasm/guest"
-	"palyra/internal/wasm/structure"
+	"palyra/internal/core/must"
+	"palyra/internal/exec/wasm/guest"
+	wasmmodule "palyra/internal/exec/wasm/module"
 )
 
 // sized is a length and bytes.
@@ -21,7 +21,7 @@ func sized(b []byte) []byte { return append(binary.AppendUvarint(nil, uint64(len
 // largest is a command of exactly so many bytes whose functions are as large as they may
 // be, of what takes a compiler most: loads, stores, branches and calls. Its _start calls
 // the first function, which returns at once, as the others would.
-func largest(size int, l structure.Limits) []byte {
+func largest(size int, l wasmmodule.Limits) []byte {
 	// local 0 is i32, local 1 i64: each piece loads, adds, multiplies, stores, branches and
 	// calls.
 	piece := []byte("\x20\x00\x28\x02\x04\x41\x03\x6a\x22\x00\x20\x01\x42\x07\x7e\x22\x01\x37\x03\x08\x20\x00\x04\x40\x20\x01\xa7\x21\x00\x05\x10\x01\x0b\x02\x40\x20\x00\x0d\x00\x20\x01\x20\x00\xad\x7c\x21\x01\x0b")
@@ -48,12 +48,12 @@ func largest(size int, l structure.Limits) []byte {
 // largest functions, is compiled and runs under the limits that workers have.
 func TestLargestModule(t *testing.T) {
 	t.Parallel()
-	l := structure.DefaultLimits()
+	l := wasmmodule.DefaultLimits()
 	text := largest(l.ModuleBytes, l)
 	if len(text) != l.ModuleBytes {
 		t.Fatalf("it has %d bytes", len(text))
 	}
-	m := must.Get(structure.Check(text, l))(t)
+	m := must.Get(wasmmodule.Check(text, l))(t)
 	w := newWorld(t)
 	module := guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind}
 	began := time.Now()

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
-	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/jail/jailtest"
-	engine "palyra/internal/sandbox/wasm"
+	"palyra/internal/core/must"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/jail/jailtest"
+	engine "palyra/internal/exec/wasm"
 	"palyra/test/wasm/wasmtest"
 )
 

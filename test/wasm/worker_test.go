@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/sandbox/jail/jailtest"
-	engine "palyra/internal/sandbox/wasm"
-	"palyra/internal/wasm/guest"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox/jail/jailtest"
+	engine "palyra/internal/exec/wasm"
+	"palyra/internal/exec/wasm/guest"
 	"palyra/test/wasm/wasmtest"
 )
 

@@ -10,12 +10,12 @@ import (
 
 	"github.com/bytecodealliance/wasmtime-go/v39"
 
-	"palyra/internal/must"
-	"palyra/internal/sandbox/bubblewrap"
-	"palyra/internal/sandbox/jail/jailtest"
-	engine "palyra/internal/sandbox/wasm"
-	"palyra/internal/wasm/guest"
-	"palyra/internal/wasm/structure"
+	"palyra/internal/core/must"
+	"palyra/internal/exec/sandbox/bubblewrap"
+	"palyra/internal/exec/sandbox/jail/jailtest"
+	engine "palyra/internal/exec/wasm"
+	"palyra/internal/exec/wasm/guest"
+	wasmmodule "palyra/internal/exec/wasm/module"
 	"palyra/test/wasm/wasmtest"
 )
 
@@ -40,7 +40,7 @@ func newWorld(t testing.TB) world {
 // module checks bytes, as palyrad does first.
 func module(t testing.TB, text []byte) guest.Module {
 	t.Helper()
-	m := must.Get(structure.Check(text, structure.DefaultLimits()))(t)
+	m := must.Get(wasmmodule.Check(text, wasmmodule.DefaultLimits()))(t)
 	return guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind}
 }
 

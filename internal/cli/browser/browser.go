@@ -14,8 +14,8 @@ import (
 	"strings"
 
 	"palyra/internal/cli/client"
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
 )
 
 // Page is a file for the person alone, which leads a browser to a link.

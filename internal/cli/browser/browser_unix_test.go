@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // The link is in a file of the person, which goes away, and in nothing that others see.

@@ -6,7 +6,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // LookInterval is how often the gateway is asked what came of a page.

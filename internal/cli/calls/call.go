@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
-	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // app is one run of the program, with the commands of this family.
@@ -76,7 +76,7 @@ func (a *app) call(ctx context.Context, toolName string, members []string, f cal
 		return err
 	}
 	f.session = cmp.Or(f.session, a.Terminal)
-	input, err := invocation.GivenInput(a.App, f.input, members)
+	input, err := ask.GivenInput(a.App, f.input, members)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (a *app) call(ctx context.Context, toolName string, members []string, f cal
 		return err
 	}
 	if f.input == "" {
-		if input, err = invocation.Typed(ctx, g, toolName, members); err != nil {
+		if input, err = ask.Typed(ctx, g, toolName, members); err != nil {
 			return err
 		}
 	}
@@ -101,7 +101,7 @@ func (a *app) call(ctx context.Context, toolName string, members []string, f cal
 // it, once, and the call is made again: it is another one, with a key of its own.
 func (a *app) propose(ctx context.Context, g *client.Gateway, f callFlags, req *palyrav1.CallToolRequest) error {
 	once := func() error {
-		req.IdempotencyKey = cmp.Or(f.key, invocation.NewKey())
+		req.IdempotencyKey = cmp.Or(f.key, ask.NewKey())
 		c := &callRun{a: a, g: g, tool: req.GetTool(), key: req.GetIdempotencyKey(), session: f.session}
 		return c.run(ctx, req)
 	}
@@ -166,7 +166,7 @@ func evaluationPage(p *printer.Page, v *palyrav1.EvaluateToolResponse) {
 		p.Field("frozen", "the gateway refuses every call until `palyra thaw`")
 	}
 	p.Field("wants to know", v.GetRequesterReasonWanted())
-	p.List("policies", invocation.DeterminingLines(v.GetDetermining()))
+	p.List("policies", ask.DeterminingLines(v.GetDetermining()))
 	p.Wrapped("skill", v.GetSkillGateDecision().GetMessage())
 	p.List("secrets", secretLines(v.GetSecrets()))
 	p.Field("grant", v.GetGrantId())
@@ -192,7 +192,7 @@ func secretLines(list []*palyrav1.SecretEvaluation) []string {
 		if s.GetMessage() != "" {
 			lines[n] += ", " + s.GetMessage()
 		}
-		for _, policy := range invocation.DeterminingLines(s.GetDetermining()) {
+		for _, policy := range ask.DeterminingLines(s.GetDetermining()) {
 			lines[n] += "; " + policy
 		}
 	}

@@ -12,10 +12,10 @@ import (
 	"connectrpc.com/connect"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/clitest"
-	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // TestCallPrintsTheResultAlone: stdout is the result, byte for byte.
@@ -431,7 +431,7 @@ func TestInput(t *testing.T) {
 		{[]string{"alone"}, "", "", 2},
 		{[]string{"--input", "@" + file, "s=1"}, "", "", 2},
 		{[]string{"--input", "@/nowhere"}, "", "", 2},
-		{[]string{"--input", "-"}, strings.Repeat("x", invocation.MaxInput+1), "", 2},
+		{[]string{"--input", "-"}, strings.Repeat("x", ask.MaxInput+1), "", 2},
 	} {
 		before := len(w.Gateway.Calls)
 		r := w.With(printer.Streams{In: strings.NewReader(c.in)}, append([]string{"call", "t"}, c.args...)...)

@@ -10,12 +10,11 @@ import (
 	"connectrpc.com/connect"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
-	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
-	"palyra/internal/cli/question"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // callRun follows the events of one call.
@@ -32,7 +31,7 @@ type callRun struct {
 	waiting *palyrav1.Approval
 	// answered is true once somebody was asked and answered.
 	answered bool
-	question *question.Question
+	question *ask.Question
 	decision *palyrav1.ToolDecision
 	// parts are the result's bytes so far; last is its last message.
 	parts    []byte
@@ -94,7 +93,7 @@ func (c *callRun) event(ctx context.Context, msg *palyrav1.CallToolResponse) err
 		return c.shown.chunk(c.a, e.Output)
 	case *palyrav1.CallToolResponse_Result:
 		c.stopProgress()
-		if lines := invocation.EditedLines(e.Result.GetExecutedAsEdited()); len(lines) > 0 {
+		if lines := ask.EditedLines(e.Result.GetExecutedAsEdited()); len(lines) > 0 {
 			for _, line := range lines {
 				c.a.Say("%s", line)
 			}
@@ -111,18 +110,18 @@ func (c *callRun) event(ctx context.Context, msg *palyrav1.CallToolResponse) err
 func (c *callRun) asked(ctx context.Context, v *palyrav1.Approval) {
 	c.stopProgress()
 	c.waiting = v
-	if _, ok := question.Answerer(ctx, c.a.App, c.g, v); ok {
-		c.question = question.New(c.a.App, c.g, v, question.Unary(c.g))
+	if _, ok := ask.Answerer(ctx, c.a.App, c.g, v); ok {
+		c.question = ask.New(c.a.App, c.g, v, ask.Unary(c.g))
 		c.question.Put(ctx)
 		return
 	}
-	question.SayHowToAnswer(ctx, c.a.App, c.g, v)
+	ask.SayHowToAnswer(ctx, c.a.App, c.g, v)
 }
 
 // sayGrant says that a grant let the call through, where nobody was asked.
 func (c *callRun) sayGrant() {
 	if d := c.decision; d.GetAllowed() && d.GetGrantId() != "" && !c.answered {
-		c.a.Say("%s", invocation.ByGrant(d))
+		c.a.Say("%s", ask.ByGrant(d))
 	}
 }
 
@@ -136,7 +135,7 @@ func (c *callRun) closeQuestion() {
 func (c *callRun) resolved(r *palyrav1.ApprovalResolved) {
 	c.waiting, c.answered = nil, true
 	c.closeQuestion()
-	c.a.Say("approval %s: %s", r.GetApprovalId(), invocation.ResolvedWord(r))
+	c.a.Say("approval %s: %s", r.GetApprovalId(), ask.ResolvedWord(r))
 }
 
 // lost explains an end of the stream before the result.
@@ -213,7 +212,7 @@ func (c *callRun) finish() error {
 func (c *callRun) denied() error {
 	d := c.decision
 	e := client.Failure(d.GetReason(), d.GetMessage(), d.GetRemedy())
-	for _, line := range invocation.DeterminingLines(d.GetDetermining()) {
+	for _, line := range ask.DeterminingLines(d.GetDetermining()) {
 		c.a.Say("  %s", line)
 	}
 	if c.a.Format() == printer.FormatName && c.proposed != nil {

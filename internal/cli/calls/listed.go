@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
-	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
 )
 
@@ -41,7 +41,7 @@ func callRecord(c *palyrav1.Call) printer.Record {
 	}
 	return printer.Record{
 		Name: c.GetProposalId(), Body: printer.ProtoObject(c),
-		Cells: []string{c.GetProposalId(), standing(c), printer.Clock(c.GetProposedAt()), c.GetTool(), invocation.Summary(c.GetArgumentsJson())},
+		Cells: []string{c.GetProposalId(), standing(c), printer.Clock(c.GetProposedAt()), c.GetTool(), ask.Summary(c.GetArgumentsJson())},
 		Wide:  []string{c.GetPrincipal(), c.GetOnBehalfOf(), c.GetRun(), c.GetCallId(), exit, c.GetReason(), printer.Clock(c.GetEndedAt())},
 	}
 }
@@ -92,7 +92,7 @@ func (a *app) completeCalls(openOnly bool) cobra.CompletionFunc {
 	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Call, error) {
 		return client.SuggestPage(callPages(ctx, g, &palyrav1.ListCallsRequest{Open: openOnly}))
 	}, func(c *palyrav1.Call) (string, string) {
-		return c.GetProposalId(), standing(c) + " " + invocation.Summary(c.GetArgumentsJson())
+		return c.GetProposalId(), standing(c) + " " + ask.Summary(c.GetArgumentsJson())
 	})
 }
 
@@ -141,7 +141,7 @@ func (a *app) callPage(p *printer.Page, c *palyrav1.Call) {
 	p.Wrapped("because", c.GetMessage())
 	p.Wrapped("next", c.GetRemedy())
 	p.Field("tool", c.GetTool())
-	p.Wrapped("what", invocation.Summary(c.GetArgumentsJson()))
+	p.Wrapped("what", ask.Summary(c.GetArgumentsJson()))
 	if c.ExitCode != nil {
 		p.Field("exit code", strconv.Itoa(int(c.GetExitCode())))
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/cli/invocation"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/printer"
 )
 
@@ -27,7 +27,7 @@ func (o *outputPrinter) chunk(a *app, c *palyrav1.ToolOutputChunk) error {
 		o.rest = make(map[string][]byte)
 	}
 	data := append(o.rest[c.GetStream()], c.GetData()...)
-	whole := invocation.WholeRunes(data)
+	whole := ask.WholeRunes(data)
 	o.rest[c.GetStream()] = bytes.Clone(data[whole:])
 	o.printed = true
 	_, err := io.WriteString(a.streamOf(c.GetStream()), printer.VisibleText(string(data[:whole])))
@@ -87,7 +87,7 @@ func (c *callRun) printResultYAML() error {
 // files and lists as text, and other results as indented JSON. A line about how it ended goes to
 // stderr.
 func (c *callRun) printReadable() error {
-	var r invocation.ProcessResult
+	var r ask.ProcessResult
 	text := ""
 	switch {
 	case json.Unmarshal(c.parts, &r) == nil && r.IsProcess():
@@ -98,7 +98,7 @@ func (c *callRun) printReadable() error {
 			}
 		}
 	case len(c.parts) > 0:
-		if readable, ok := invocation.Readable(c.parts); ok {
+		if readable, ok := ask.Readable(c.parts); ok {
 			text = readable
 			break
 		}
@@ -116,14 +116,14 @@ func (c *callRun) printReadable() error {
 		c.a.Say("%s", note)
 	}
 	c.a.Say("%s", c.ending(r))
-	if posture := invocation.Posture(c.attested.GetPosture()); posture != "" {
+	if posture := ask.Posture(c.attested.GetPosture()); posture != "" {
 		c.a.Say("%s", posture)
 	}
 	return nil
 }
 
-func (c *callRun) ending(r invocation.ProcessResult) string {
-	word, how := invocation.Ending(c.last.GetOutcome(), r)
+func (c *callRun) ending(r ask.ProcessResult) string {
+	word, how := ask.Ending(c.last.GetOutcome(), r)
 	parts := []string{word + how}
 	if r.IsProcess() && (r.Stdout.Truncated || r.Stderr.Truncated) {
 		parts = append(parts, "output cut")

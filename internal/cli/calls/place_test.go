@@ -10,8 +10,8 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 )
 
 // placeWorld has two workspaces on this machine, one within the other, and the

@@ -8,13 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
-	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
-	"palyra/internal/nearest"
-	"palyra/internal/reason"
-	"palyra/internal/tool"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
 )
 
 var toolListing = printer.Listing{
@@ -137,7 +137,7 @@ func (a *app) showTool(ctx context.Context, g *client.Gateway, name string) erro
 			return a.PrintOne("HiddenTool", hiddenRecord(h), func(p *printer.Page) { hiddenPage(p, h) })
 		}
 	}
-	return reason.Errorf(reason.UnknownTool, "there is no tool %q for you", name).WithRemedy("%s", nearest.Help(name, names))
+	return reason.Errorf(reason.UnknownTool, "there is no tool %q for you", name).WithRemedy("%s", text.NearestHelp(name, names))
 }
 
 func hiddenPage(p *printer.Page, h *palyrav1.HiddenTool) {
@@ -145,7 +145,7 @@ func hiddenPage(p *printer.Page, h *palyrav1.HiddenTool) {
 	p.Field("hidden", h.GetReason())
 	p.Wrapped("because", h.GetMessage())
 	p.Wrapped("next", h.GetRemedy())
-	p.List("policies", invocation.DeterminingLines(h.GetDetermining()))
+	p.List("policies", ask.DeterminingLines(h.GetDetermining()))
 	toolBody(p, h.GetTool())
 }
 

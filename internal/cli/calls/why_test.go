@@ -9,7 +9,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // wantsReason refuses calls that have no reason, and notes all.

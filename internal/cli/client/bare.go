@@ -11,9 +11,9 @@ import (
 	"connectrpc.com/connect"
 
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
-	"palyra/internal/pairing"
-	"palyra/internal/reason"
+	"palyra/internal/identity/pairing"
 )
 
 // Bare is one connection to a gateway that shows no credential: all requests go over

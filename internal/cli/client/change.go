@@ -9,7 +9,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/printer"
-	"palyra/internal/rpc/changetable"
+	"palyra/internal/surface/api/changetable"
 )
 
 // change makes a call that may wait for a second person: it has no deadline, says

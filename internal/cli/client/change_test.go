@@ -18,8 +18,8 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/reason"
-	"palyra/internal/rpc/changetable"
+	"palyra/internal/core/reason"
+	"palyra/internal/surface/api/changetable"
 )
 
 // asking is a gateway on which questions of two devices of one owner wait.

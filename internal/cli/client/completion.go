@@ -8,7 +8,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/printer"
-	"palyra/internal/lazyregexp"
+	"palyra/internal/core/lazyregexp"
 )
 
 // completionTimeout keeps a shell from hanging on a gateway that is away.

@@ -1,8 +1,8 @@
 package client
 
 import (
-	"palyra/internal/config"
-	"palyra/internal/plural"
+	"palyra/internal/core/config"
+	"palyra/internal/core/text"
 )
 
 // clientConfig is the configuration as far as a command needs it. What is wrong
@@ -11,7 +11,7 @@ import (
 func (a *App) clientConfig() (*config.Config, config.Origins, error) {
 	c, origins, others, err := config.LoadClient(a.LoadOptions())
 	if len(others) > 0 {
-		a.Say("warning: the configuration has %s; see `palyra config check`", plural.Of(len(others), "error"))
+		a.Say("warning: the configuration has %s; see `palyra config check`", text.Plural(len(others), "error"))
 	}
 	return c, origins, err
 }

@@ -18,13 +18,13 @@ import (
 	"connectrpc.com/connect"
 
 	"palyra/gen/palyra/v1/palyrav1connect"
-	"palyra/internal/access"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/core/access"
+	"palyra/internal/core/progress"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
-	"palyra/internal/progress"
-	"palyra/internal/reason"
-	"palyra/internal/rpc/changetable"
+	"palyra/internal/surface/api/changetable"
 )
 
 const (

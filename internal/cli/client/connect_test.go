@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"palyra/internal/cli/clitest"
+	"palyra/internal/core/must"
 	"palyra/internal/identity"
-	"palyra/internal/must"
 )
 
 // TestKeyMustBePrivate: a bundle whose key others can read is not used. The

@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/lazyregexp"
-	"palyra/internal/reason"
+	"palyra/internal/core/lazyregexp"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
 )
 
 // LocalContext is the gateway of this machine, by the bundle that palyrad keeps for

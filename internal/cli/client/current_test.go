@@ -16,15 +16,15 @@ import (
 	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/canonical"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
-	"palyra/internal/filelock"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/filelock"
+	"palyra/internal/core/must"
+	"palyra/internal/core/statedir/keyfile"
 	"palyra/internal/identity"
 	"palyra/internal/identity/keptkey"
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/must"
 )
 
 // shown records the keys that requests show.

@@ -12,10 +12,10 @@ import (
 
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
-// errorDomain is the domain of the gateway's google.rpc.ErrorInfo.
+// errorDomain is the domain of the gateway's google.api.ErrorInfo.
 const errorDomain = "palyra.dev"
 
 // remedyKey is the metadata key of the next step.

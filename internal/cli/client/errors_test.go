@@ -8,7 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // TestResetIsNoCancellation: a connection that the other end reset is lost, and

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // TestFollow: a lost connection is opened again with a growing pause; the

@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"palyra/internal/cli/command"
-	"palyra/internal/lazyregexp"
-	"palyra/internal/plural"
-	"palyra/internal/reason"
+	"palyra/internal/core/lazyregexp"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
 )
 
 const (
@@ -52,7 +52,7 @@ func findID(kind, given string, known func() ([]string, error)) (string, error) 
 	case 1:
 		return found[0], nil
 	}
-	return "", command.Usage("%s of an id: %s begin with it", id, plural.Of(len(found), kind)).
+	return "", command.Usage("%s of an id: %s begin with it", id, text.Plural(len(found), kind)).
 		WithRemedy("Give more of it; they are %s.", strings.Join(found[:min(len(found), 5)], ", "))
 }
 

@@ -4,15 +4,15 @@ import (
 	"fmt"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/plural"
+	"palyra/internal/core/text"
 )
 
 // PolicyDirectory says which directory of policies the gateway reads, how many
 // are in force beside the built-in ones, and why the directory does not count
 // when it does not.
 func PolicyDirectory(d *palyrav1.PolicyDirectory) string {
-	count := plural.Of(int(d.GetPolicies()), "policy") + " in force beside the built-in ones"
-	files := plural.Of(int(d.GetFiles()), "file")
+	count := text.Plural(int(d.GetPolicies()), "policy") + " in force beside the built-in ones"
+	files := text.Plural(int(d.GetFiles()), "file")
 	switch {
 	case d.GetInForce():
 		return fmt.Sprintf("%s, from %s (%s)", count, d.GetPath(), files)

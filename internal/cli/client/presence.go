@@ -6,11 +6,11 @@ import (
 	"path"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
 	"palyra/internal/identity/keptkey"
 	"palyra/internal/identity/presence"
-	"palyra/internal/reason"
-	"palyra/internal/rpc/presenceproof"
+	"palyra/internal/surface/api/presenceproof"
 )
 
 // Prover proves that the person at this terminal is there, by the presence key of the

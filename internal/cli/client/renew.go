@@ -10,9 +10,9 @@ import (
 	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
-	"palyra/internal/reason"
 )
 
 // renewed returns the bundle in dir with a certificate that is young enough: past two

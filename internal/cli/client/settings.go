@@ -5,8 +5,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"palyra/internal/config"
-	"palyra/internal/statedir"
+	"palyra/internal/core/config"
+	"palyra/internal/core/statedir"
 )
 
 // client is how this run reaches the gateway: flags before variables before

@@ -17,7 +17,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/cli/printer"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestAddressThatDoesNotAnswer: the operator of this machine reaches palyrad over its socket

@@ -7,8 +7,8 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
-	"palyra/internal/reason"
 )
 
 // Known is a gateway of which somebody without a credential knows the CA.

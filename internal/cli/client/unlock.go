@@ -9,11 +9,11 @@ import (
 	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/keptkey"
-	"palyra/internal/keyring"
-	"palyra/internal/reason"
+	"palyra/internal/vault/keyring"
 )
 
 // unlockTime is how long somebody may take to unlock a keyring that asks them.

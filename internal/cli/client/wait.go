@@ -7,8 +7,8 @@ import (
 
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/reason"
-	"palyra/internal/rpc/changetable"
+	"palyra/internal/core/reason"
+	"palyra/internal/surface/api/changetable"
 )
 
 // waiting marks the context of a command that may leave its change waiting. The value is

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/canonical"
+	"palyra/internal/core/canonical"
 )
 
 // ApprovalID is that of SomeApproval.

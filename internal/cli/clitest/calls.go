@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // The calls that the gateway has: one that runs, one that waits, one that ended.

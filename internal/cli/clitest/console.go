@@ -9,7 +9,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // ConsoleSessionID is that of the one session of the console, ConsoleLink the link that

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/reason"
-	"palyra/internal/rpc/presenceproof"
+	"palyra/internal/core/reason"
+	"palyra/internal/surface/api/presenceproof"
 )
 
 type fakeDevices struct{ f *Gateway }

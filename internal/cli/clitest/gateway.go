@@ -19,13 +19,13 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
-	"palyra/internal/canonical"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca/catest"
-	"palyra/internal/passkey"
-	"palyra/internal/reason"
-	"palyra/internal/rpc/devicepairing"
-	"palyra/internal/rpc/presenceproof"
+	"palyra/internal/identity/passkey"
+	"palyra/internal/surface/api/people"
+	"palyra/internal/surface/api/presenceproof"
 )
 
 // Gateway behaves like a gateway with the tools and approvals it is given:
@@ -114,7 +114,7 @@ type Gateway struct {
 	VaultLocked bool
 	// PairingCodes are the requests for codes, and steps answers machines that pair.
 	PairingCodes []*palyrav1.CreatePairingCodeRequest
-	steps        *devicepairing.Service
+	steps        *people.PairingService
 	// PresenceKeys are those of devices, and presence the service of them.
 	PresenceKeys map[string]identity.PresenceKey
 	// Passkeys are those of the caller.

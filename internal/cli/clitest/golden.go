@@ -10,7 +10,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"palyra/internal/cli/printer"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v4"

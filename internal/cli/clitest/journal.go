@@ -19,15 +19,15 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/attest"
-	"palyra/internal/canonical"
-	"palyra/internal/event"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/attest"
+	"palyra/internal/evidence/journal"
 	"palyra/internal/identity/ca/catest"
-	"palyra/internal/journal"
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/sqlite"
-	"palyra/internal/tool"
+	"palyra/internal/store/sqlite"
 )
 
 // Journal is a real journal with real attestations, on its own store.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/tool"
+	"palyra/internal/core/tool"
 )
 
 // Reached is what a program tried, with a name that a program chose.

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
-	"palyra/internal/reason"
 )
 
 // The login that people begin, as the gateway knows it.

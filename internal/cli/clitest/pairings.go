@@ -17,14 +17,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
-	"palyra/internal/must"
-	"palyra/internal/pairing"
-	"palyra/internal/reason"
-	"palyra/internal/rpc/devicepairing"
+	"palyra/internal/identity/pairing"
+	"palyra/internal/surface/api/people"
 )
 
 // PairingID is that of the one code in listings, PairingPIN what every new one says.
@@ -59,7 +59,7 @@ func (w *World) Pairings() *Pairings {
 	w.T.Cleanup(func() { stop(); must.Check(w.T, <-done) })
 	w.Gateway.Mu.Lock()
 	defer w.Gateway.Mu.Unlock()
-	w.Gateway.steps = &devicepairing.Service{Host: p.Host, Connection: func(ctx context.Context) (pairing.Connection, error) {
+	w.Gateway.steps = &people.PairingService{Host: p.Host, Connection: func(ctx context.Context) (pairing.Connection, error) {
 		state, _ := ctx.Value(connection{}).(*tls.ConnectionState)
 		exporter, err := pairing.Exporter(state)
 		return pairing.Connection{Exporter: exporter, Address: "192.0.2.7"}, err
@@ -195,7 +195,7 @@ func (s fakePairings) CancelPairing(_ context.Context, req *palyrav1.CancelPairi
 }
 
 // step lets the host answer, and says its errors as the gateway does.
-func step[Q, A any](f *Gateway, ctx context.Context, req *Q, do func(*devicepairing.Service, context.Context, *Q) (*A, error)) (*A, error) { //nolint:revive // the host before the context
+func step[Q, A any](f *Gateway, ctx context.Context, req *Q, do func(*people.PairingService, context.Context, *Q) (*A, error)) (*A, error) { //nolint:revive // the host before the context
 	f.Mu.Lock()
 	steps := f.steps
 	f.Mu.Unlock()
@@ -216,20 +216,20 @@ func step[Q, A any](f *Gateway, ctx context.Context, req *Q, do func(*devicepair
 
 // BeginPairing asks the host.
 func (s fakePairings) BeginPairing(ctx context.Context, req *palyrav1.BeginPairingRequest) (*palyrav1.BeginPairingResponse, error) {
-	return step(s.f, ctx, req, (*devicepairing.Service).BeginPairing)
+	return step(s.f, ctx, req, (*people.PairingService).BeginPairing)
 }
 
 // ProvePairing asks the host.
 func (s fakePairings) ProvePairing(ctx context.Context, req *palyrav1.ProvePairingRequest) (*palyrav1.ProvePairingResponse, error) {
-	return step(s.f, ctx, req, (*devicepairing.Service).ProvePairing)
+	return step(s.f, ctx, req, (*people.PairingService).ProvePairing)
 }
 
 // ConfirmPairing asks the host.
 func (s fakePairings) ConfirmPairing(ctx context.Context, req *palyrav1.ConfirmPairingRequest) (*palyrav1.ConfirmPairingResponse, error) {
-	return step(s.f, ctx, req, (*devicepairing.Service).ConfirmPairing)
+	return step(s.f, ctx, req, (*people.PairingService).ConfirmPairing)
 }
 
 // CollectPairing asks the host.
 func (s fakePairings) CollectPairing(ctx context.Context, req *palyrav1.CollectPairingRequest) (*palyrav1.CollectPairingResponse, error) {
-	return step(s.f, ctx, req, (*devicepairing.Service).CollectPairing)
+	return step(s.f, ctx, req, (*people.PairingService).CollectPairing)
 }

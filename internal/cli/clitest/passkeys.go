@@ -4,9 +4,9 @@ import (
 	"context"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/access"
-	"palyra/internal/passkey"
-	"palyra/internal/rpc/presenceproof"
+	"palyra/internal/core/access"
+	"palyra/internal/identity/passkey"
+	"palyra/internal/surface/api/presenceproof"
 )
 
 // passkeys are those of the caller, of a console at palyra-test.localhost.

@@ -9,10 +9,10 @@ import (
 	"connectrpc.com/connect"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/access"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
-	"palyra/internal/reason"
-	"palyra/internal/rpc/presenceproof"
+	"palyra/internal/surface/api/presenceproof"
 )
 
 // BundleDevice is the device of the credential bundle.

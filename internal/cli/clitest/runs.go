@@ -16,7 +16,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // RunID is that of the first run.

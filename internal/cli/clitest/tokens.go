@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // TokenID is that of the one token, and TokenText the text of every one that is

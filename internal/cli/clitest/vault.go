@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // SecretRef is the one secret that can be read, and SecretValue its value.

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // ChangeSetID is that of the change set that can be undone.

@@ -26,14 +26,13 @@ import (
 	"connectrpc.com/connect"
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
-
 	"palyra/internal/cli"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca/catest"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 // World is one gateway that behaves, and one machine with a credential bundle

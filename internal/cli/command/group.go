@@ -6,7 +6,7 @@ package command
 import (
 	"github.com/spf13/cobra"
 
-	"palyra/internal/nearest"
+	"palyra/internal/core/text"
 )
 
 // Group is what a command that only has subcommands does: it shows its help,
@@ -22,7 +22,7 @@ func Group(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return Usage("unknown command %q for %q", args[0], cmd.CommandPath()).
-		WithRemedy("%s", nearest.Help(args[0], known))
+		WithRemedy("%s", text.NearestHelp(args[0], known))
 }
 
 // NewGroup is a command that only has subcommands.

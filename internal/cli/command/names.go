@@ -1,7 +1,7 @@
 package command
 
 import (
-	"palyra/internal/lazyregexp"
+	"palyra/internal/core/lazyregexp"
 )
 
 var digestForm = lazyregexp.New(`^sha256:[0-9a-f]{64}$`)

@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"palyra/internal/lazyregexp"
+	"palyra/internal/core/lazyregexp"
 )
 
 var dayForm = lazyregexp.New(`^(\d{1,3})d$`)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // Exit ends the command with a code; everything was said already.

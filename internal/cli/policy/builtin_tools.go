@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"palyra/internal/tool"
+	"palyra/internal/core/tool"
 )
 
 // builtinToolsJSON are the definitions of the daemon's own tools. The CLI may

@@ -5,13 +5,13 @@ import (
 	"os"
 	"testing"
 
-	"palyra/internal/builtin"
-	"palyra/internal/canonical"
+	"palyra/internal/call/policy/finding"
 	"palyra/internal/cli/clitest"
 	clipolicy "palyra/internal/cli/policy"
-	"palyra/internal/must"
-	"palyra/internal/policy/finding"
-	"palyra/internal/tool"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/must"
+	"palyra/internal/core/tool"
+	"palyra/internal/exec/builtin"
 )
 
 // TestBuiltinToolsAreCurrent holds the embedded definitions against the tools;

@@ -12,12 +12,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/call/policy"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
-	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
-	"palyra/internal/nearest"
-	"palyra/internal/policy"
+	"palyra/internal/core/text"
 )
 
 // describedFlags describe a call to `palyra policy explain` and `simulate`.
@@ -46,7 +46,7 @@ func (f *describedFlags) given() bool {
 func (a *app) describe(ctx context.Context, toolName string, members []string, f describedFlags) (*client.Gateway, *palyrav1.CallDescription, error) {
 	d := &palyrav1.CallDescription{Tool: toolName, Principal: f.as, Session: f.session, Channel: f.channel}
 	var err error
-	if d.InputJson, err = invocation.GivenInput(a.App, f.input, members); err != nil {
+	if d.InputJson, err = ask.GivenInput(a.App, f.input, members); err != nil {
 		return nil, nil, err
 	}
 	if d.FactsJson, err = factsFrom(f.facts); err != nil {
@@ -64,7 +64,7 @@ func (a *app) describe(ctx context.Context, toolName string, members []string, f
 	}
 	g, err := a.Connect(ctx)
 	if err == nil && len(members) > 0 {
-		d.InputJson, err = invocation.Typed(ctx, g, toolName, members)
+		d.InputJson, err = ask.Typed(ctx, g, toolName, members)
 	}
 	return g, d, err
 }
@@ -95,10 +95,10 @@ func voteFrom(text string) (*palyrav1.DescribedVote, error) {
 }
 
 // factTypes are the facts that can be given, by their path in the context.
-func factTypes() map[string]invocation.Property {
-	types := map[string]invocation.Property{"paths": {Type: "array"}} // of a call that changes several files
+func factTypes() map[string]ask.Property {
+	types := map[string]ask.Property{"paths": {Type: "array"}} // of a call that changes several files
 	for _, f := range policy.DescribedFacts() {
-		kind := invocation.JSONType("string") // an entity is said by its id
+		kind := ask.JSONType("string") // an entity is said by its id
 		switch f.PlainType() {
 		case "Bool":
 			kind = "boolean"
@@ -107,7 +107,7 @@ func factTypes() map[string]invocation.Property {
 		case "Set<String>":
 			kind = "array"
 		}
-		types[f.Name] = invocation.Property{Type: kind}
+		types[f.Name] = ask.Property{Type: kind}
 	}
 	return types
 }
@@ -124,7 +124,7 @@ func factsFrom(given []string) ([]byte, error) {
 		path = strings.TrimPrefix(path, "context.")
 		if _, known := types[path]; !ok || !known {
 			return nil, command.Usage("--fact %q: want PATH=VALUE with a fact that policies read", g).
-				WithRemedy("%s", nearest.Help(path, slices.Sorted(maps.Keys(types))))
+				WithRemedy("%s", text.NearestHelp(path, slices.Sorted(maps.Keys(types))))
 		}
 		texts[path] = append(texts[path], value)
 	}

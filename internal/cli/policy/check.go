@@ -11,17 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/call/policy"
+	"palyra/internal/call/policy/finding"
+	"palyra/internal/call/policy/lint"
+	"palyra/internal/call/policy/policytests"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/config"
-	"palyra/internal/plural"
-	"palyra/internal/policy"
-	"palyra/internal/policy/finding"
-	"palyra/internal/policy/lint"
-	"palyra/internal/policy/policytests"
-	"palyra/internal/reason"
-	"palyra/internal/rpc/policyreport"
+	"palyra/internal/core/config"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/surface/api/export"
 )
 
 // maxSource is the API's limit on one policy file in bytes.
@@ -64,7 +64,7 @@ func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) err
 	if err != nil {
 		return err
 	}
-	findings = append(findings, policyreport.Findings(policytests.Check(tests))...)
+	findings = append(findings, export.Findings(policytests.Check(tests))...)
 	var records []printer.Record
 	failed, warned, left := 0, 0, 0
 	for _, f := range findings {
@@ -82,9 +82,9 @@ func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) err
 	if err := a.PrintFindings("PolicyFinding", records); err != nil {
 		return err
 	}
-	a.Say("%s, %s, %s; checked %s", plural.Of(len(sources)+len(tests), "file"), plural.Of(failed, "error"), plural.Of(warned, "warning"), where)
+	a.Say("%s, %s, %s; checked %s", text.Plural(len(sources)+len(tests), "file"), text.Plural(failed, "error"), text.Plural(warned, "warning"), where)
 	if left > 0 {
-		a.Say("left out: %s about tools that no policy file can change; -o wide shows them", plural.Of(left, "warning"))
+		a.Say("left out: %s about tools that no policy file can change; -o wide shows them", text.Plural(left, "warning"))
 	}
 	a.Say("%s", stands.text)
 	if failed > 0 {
@@ -111,7 +111,7 @@ func (a *app) findingsOf(ctx context.Context, sources []policy.Source, offline b
 	if err != nil {
 		return nil, "", standing{}, err
 	}
-	return policyreport.Findings(lint.Check(cfg)), "here, against the built-in tools", a.standingHere(), nil
+	return export.Findings(lint.Check(cfg)), "here, against the built-in tools", a.standingHere(), nil
 }
 
 func (a *app) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*palyrav1.PolicyFinding, string, standing, error) {
@@ -119,7 +119,7 @@ func (a *app) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*p
 	if err != nil {
 		return nil, "", standing{}, err
 	}
-	reply, err := g.Policy.ValidatePolicy(ctx, &palyrav1.ValidatePolicyRequest{Sources: policyreport.SourceMessages(sources)})
+	reply, err := g.Policy.ValidatePolicy(ctx, &palyrav1.ValidatePolicyRequest{Sources: export.SourceMessages(sources)})
 	if err != nil {
 		return nil, "", standing{}, err
 	}

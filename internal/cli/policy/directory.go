@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/call/policy"
 	"palyra/internal/cli/client"
-	"palyra/internal/policy"
 )
 
 // standing is whether files are in force at a gateway.

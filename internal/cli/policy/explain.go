@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/call/policy"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/policy"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 func (a *app) policyExplain() *cobra.Command {

@@ -7,16 +7,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"palyra/internal/cli/invocation"
-	"palyra/internal/policy"
-	"palyra/internal/policy/policytests"
-	"palyra/internal/tool"
+	"palyra/internal/call/policy"
+	"palyra/internal/call/policy/policytests"
+	"palyra/internal/cli/calls/ask"
+	"palyra/internal/core/tool"
 )
 
 // TestFactTypes: every fact that the CLI takes is one that policy takes.
 func TestFactTypes(t *testing.T) {
 	t.Parallel()
-	values := map[invocation.JSONType]string{"string": "x", "boolean": "true", "integer": "3", "array": "x"}
+	values := map[ask.JSONType]string{"string": "x", "boolean": "true", "integer": "3", "array": "x"}
 	for _, path := range slices.Sorted(maps.Keys(factTypes())) {
 		text, err := factsFrom([]string{path + "=" + values[factTypes()[path].Type]})
 		if err != nil {

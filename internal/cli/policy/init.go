@@ -14,14 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/call/policy"
+	"palyra/internal/call/policy/profile"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/config"
-	"palyra/internal/nearest"
-	"palyra/internal/policy"
-	"palyra/internal/policy/profile"
-	"palyra/internal/reason"
+	"palyra/internal/core/config"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
 )
 
 // initFlags are those of `palyra policy init`.
@@ -174,7 +174,7 @@ func findProfile(name string) (profile.Profile, error) {
 	if name == "" {
 		return profile.Profile{}, command.Usage("--profile is missing").WithRemedy("Choose one of %s.", strings.Join(profileNames(), ", "))
 	}
-	return profile.Profile{}, command.Usage("there is no profile %q", name).WithRemedy("%s", nearest.Help(name, profileNames()))
+	return profile.Profile{}, command.Usage("there is no profile %q", name).WithRemedy("%s", text.NearestHelp(name, profileNames()))
 }
 
 // initDir is the directory to write to, absolute: the one that palyrad reads when

@@ -7,7 +7,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/printer"
-	"palyra/internal/plural"
+	"palyra/internal/core/text"
 )
 
 // printExplanation shows an explanation: for people the verdict first, then
@@ -103,7 +103,7 @@ func explainedPolicies(p *printer.Page, list []*palyrav1.ExplainedPolicy, all bo
 		p.Gap()
 	}
 	if rest > 0 {
-		p.Hang(0, "", plural.Of(rest, "more policy")+" in scope, which did not decide; -o wide shows them")
+		p.Hang(0, "", text.Plural(rest, "more policy")+" in scope, which did not decide; -o wide shows them")
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/nearest"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
 )
 
 // app is one run of the program, with the commands of this family.
@@ -92,7 +92,7 @@ func (a *app) showSource(v *palyrav1.GetPolicyResponse, name string) error {
 		}
 	}
 	return reason.Errorf(reason.NotFound, "policy version %s has no file %q", v.GetVersion(), name).
-		WithRemedy("%s", nearest.Help(name, sourceNames(v)))
+		WithRemedy("%s", text.NearestHelp(name, sourceNames(v)))
 }
 
 func sourceNames(v *palyrav1.GetPolicyResponse) []string {

@@ -13,10 +13,10 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/call/policy/profile"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
-	"palyra/internal/must"
-	"palyra/internal/policy/profile"
+	"palyra/internal/core/must"
 )
 
 // lastAsked is the last request of a policy tool.

@@ -12,15 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/call/policy"
+	"palyra/internal/call/policy/finding"
+	"palyra/internal/call/policy/lint"
+	"palyra/internal/call/policy/policytests"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/policy"
-	"palyra/internal/policy/finding"
-	"palyra/internal/policy/lint"
-	"palyra/internal/policy/policytests"
-	"palyra/internal/reason"
-	"palyra/internal/rpc/policyreport"
+	"palyra/internal/core/reason"
+	"palyra/internal/surface/api/export"
 )
 
 const (
@@ -71,7 +71,7 @@ func (a *app) testPolicy(ctx context.Context, paths []string, f testFlags) error
 		return err
 	}
 	if len(req.GetTests()) == 0 {
-		return a.noTests(policyreport.Sources(req.GetSources()), paths)
+		return a.noTests(export.Sources(req.GetSources()), paths)
 	}
 	v, where, stands, err := a.runTests(ctx, req, f.offline)
 	if err != nil {
@@ -130,7 +130,7 @@ func filesWithErrors(list []*palyrav1.PolicyFinding) []string {
 
 // runTests asks the gateway, or runs the tests here when there is none to ask.
 func (a *app) runTests(ctx context.Context, req *palyrav1.TestPolicyRequest, offline bool) (v *palyrav1.TestPolicyResponse, where string, stands standing, err error) {
-	sources := policyreport.Sources(req.GetSources())
+	sources := export.Sources(req.GetSources())
 	if !offline {
 		g, err := a.Connect(ctx)
 		if err == nil {
@@ -147,8 +147,8 @@ func (a *app) runTests(ctx context.Context, req *palyrav1.TestPolicyRequest, off
 	if err != nil {
 		return nil, "", standing{}, err
 	}
-	report, err := policytests.Run(ctx, cfg, policyreport.Sources(req.GetTests()))
-	return policyreport.Tests(report), "here, with the built-in tools", a.standingHere(), err
+	report, err := policytests.Run(ctx, cfg, export.Sources(req.GetTests()))
+	return export.Tests(report), "here, with the built-in tools", a.standingHere(), err
 }
 
 // readTests reads tests, and the policies beside them.

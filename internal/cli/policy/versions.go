@@ -14,7 +14,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/lazyregexp"
+	"palyra/internal/core/lazyregexp"
 )
 
 // versionForm is a version or the beginning of one.

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"palyra/internal/cli/command"
-	"palyra/internal/nearest"
+	"palyra/internal/core/text"
 )
 
 // enumName is the value's name without the prefix that its type demands:
@@ -53,7 +53,7 @@ func ParseEnum[E protoreflect.Enum](flag, name string) (E, error) {
 		}
 	}
 	return zero, command.Usage("--%s %q: want one of %s", flag, name, strings.Join(EnumNames(e), ", ")).
-		WithRemedy("%s", nearest.Help(name, EnumNames(e)))
+		WithRemedy("%s", text.NearestHelp(name, EnumNames(e)))
 }
 
 // ParseEnums is ParseEnum of each name.

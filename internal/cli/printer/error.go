@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // PrintError writes an error with its next step.

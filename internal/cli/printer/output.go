@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"palyra/internal/cli/command"
-	"palyra/internal/nearest"
+	"palyra/internal/core/text"
 )
 
 // The output formats.
@@ -59,7 +59,7 @@ func (a *Printer) Format() string {
 func (a *Printer) CheckFormat() error {
 	if f := a.Format(); !slices.Contains(Formats, f) {
 		return command.Usage("-o %q: want one of %s", f, strings.Join(Formats, ", ")).
-			WithRemedy("%s", nearest.Help(f, Formats))
+			WithRemedy("%s", text.NearestHelp(f, Formats))
 	}
 	return nil
 }

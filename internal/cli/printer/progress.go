@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"palyra/internal/progress"
+	"palyra/internal/core/progress"
 )
 
 // progressInterval is how long one state of a progress line stands.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"palyra/internal/cli/printer"
-	"palyra/internal/progress"
+	"palyra/internal/core/progress"
 )
 
 // screen is what a terminal shows of one line in the end, and the longest line that

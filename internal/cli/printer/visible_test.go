@@ -8,10 +8,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"palyra/internal/approval"
-
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
+	"palyra/internal/core/text"
 )
 
 func TestVisible(t *testing.T) {
@@ -57,17 +56,17 @@ func TestOneFormOfTheInvisible(t *testing.T) {
 		if v := printer.VisibleText(s); printer.VisibleText(v) != v {
 			t.Errorf("%U to %U: some are written twice", first, first+block-1)
 		}
-		if approval.Visible(s) == s {
+		if text.Visible(s) == s {
 			continue
 		}
 		for r := first; r < first+block; r++ {
 			one := string(r)
-			if once := approval.Visible(one); once != one && printer.VisibleText(one) != once {
+			if once := text.Visible(one); once != one && printer.VisibleText(one) != once {
 				t.Errorf("%U: %q and %q", r, once, printer.VisibleText(one))
 			}
 		}
 	}
-	if got := approval.Visible("a\xff"); printer.VisibleText("a\xff") != got {
+	if got := text.Visible("a\xff"); printer.VisibleText("a\xff") != got {
 		t.Errorf("no UTF-8: %q", got)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"palyra/internal/lazyregexp"
+	"palyra/internal/core/lazyregexp"
 )
 
 // yamlDocument writes an ordered object as block-style YAML 1.2. Strings that

@@ -9,7 +9,7 @@ import (
 
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 func TestArgumentsFit(t *testing.T) {

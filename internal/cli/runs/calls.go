@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/cli/invocation"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/printer"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // runCalls writes what happens to the calls of a run. Each has a number, so
@@ -100,7 +100,7 @@ func (s *runCalls) lines(e *palyrav1.RunEvent) []styledLine {
 		return []styledLine{s.line(c, linePart{s.style.Yellow, "waits for " + cmp.Or(c.asked.GetMissing(), "a human")}, linePart{nil, ": " + s.waiting(c.asked)})}
 	case *palyrav1.RunEvent_ApprovalResolved:
 		c.waits = false
-		return []styledLine{s.line(c, linePart{nil, "approval " + m.ApprovalResolved.GetApprovalId() + ": " + invocation.ResolvedWord(m.ApprovalResolved)})}
+		return []styledLine{s.line(c, linePart{nil, "approval " + m.ApprovalResolved.GetApprovalId() + ": " + ask.ResolvedWord(m.ApprovalResolved)})}
 	case *palyrav1.RunEvent_Decision:
 		return s.decided(c, m.Decision)
 	case *palyrav1.RunEvent_Output:
@@ -116,7 +116,7 @@ func (s *runCalls) lines(e *palyrav1.RunEvent) []styledLine {
 // held says what held the call while it ran, in the words of `palyra call`.
 // `palyra runs show` lists the attestations.
 func (s *runCalls) held(c *runCall, a *palyrav1.ToolAttestation) []styledLine {
-	text := invocation.Posture(a.GetPosture())
+	text := ask.Posture(a.GetPosture())
 	if text == "" {
 		return nil
 	}
@@ -137,14 +137,14 @@ func (s *runCalls) decided(c *runCall, d *palyrav1.ToolDecision) []styledLine {
 	if d.GetAllowed() {
 		word := ""
 		if c.asked == nil && d.GetGrantId() != "" {
-			word = strings.TrimPrefix(invocation.ByGrant(d), "allowed")
+			word = strings.TrimPrefix(ask.ByGrant(d), "allowed")
 		}
 		return []styledLine{s.line(c, linePart{s.style.Green, "allowed"}, linePart{nil, word})}
 	}
 	c.over = true
 	why := cmp.Or(d.GetMessage(), reason.Lookup(reason.Code(d.GetReason())).Sentence)
 	lines := []styledLine{s.line(c, linePart{s.style.Red, "denied"}, linePart{nil, ": " + withCode(why, d.GetReason())})}
-	for _, text := range invocation.DeterminingLines(d.GetDetermining()) {
+	for _, text := range ask.DeterminingLines(d.GetDetermining()) {
 		lines = append(lines, s.line(c, linePart{nil, "  " + text}))
 	}
 	return append(lines, s.next(c, d.GetReason(), d.GetRemedy())...)
@@ -174,7 +174,7 @@ func (s *runCalls) output(c *runCall, chunk *palyrav1.ToolOutputChunk) []styledL
 	data := append(c.partial[chunk.GetStream()], chunk.GetData()...)
 	whole := strings.LastIndexByte(string(data), '\n') + 1
 	if whole == 0 && len(data) > longestPartial {
-		whole = invocation.WholeRunes(data)
+		whole = ask.WholeRunes(data)
 	}
 	c.partial[chunk.GetStream()] = append([]byte(nil), data[whole:]...)
 	return s.outputLines(c, string(data[:whole]))
@@ -200,13 +200,13 @@ func (s *runCalls) ended(c *runCall, r *palyrav1.ToolResult) []styledLine {
 	}
 	c.over = true
 	var lines []styledLine
-	for _, note := range invocation.EditedLines(c.edited) {
+	for _, note := range ask.EditedLines(c.edited) {
 		lines = append(lines, s.line(c, linePart{nil, note}))
 	}
 	for _, stream := range []string{"stdout", "stderr"} {
 		lines = append(lines, s.outputLines(c, string(c.partial[stream]))...)
 	}
-	var p invocation.ProcessResult
+	var p ask.ProcessResult
 	isProcess := json.Unmarshal(c.result, &p) == nil && p.IsProcess()
 	if isProcess && !c.printed {
 		lines = append(lines, s.outputLines(c, p.Stdout.Text()+p.Stderr.Text())...)
@@ -215,9 +215,9 @@ func (s *runCalls) ended(c *runCall, r *palyrav1.ToolResult) []styledLine {
 		lines = append(lines, s.line(c, linePart{nil, note}))
 	}
 	if !isProcess {
-		p = invocation.ProcessResult{}
+		p = ask.ProcessResult{}
 	}
-	word, end := invocation.Ending(r.GetOutcome(), p)
+	word, end := ask.Ending(r.GetOutcome(), p)
 	if d := r.GetDuration(); d != nil {
 		end += ", " + tidy(d.AsDuration())
 	}
@@ -237,7 +237,7 @@ const longestArguments = 160
 // arguments is the input as key=value, cut to one line unless -o wide asks for
 // all of it. A person who has to answer for the call sees it in full anyway.
 func (s *runCalls) arguments(c *runCall) string {
-	text := printer.VisibleLine(invocation.Arguments(c.input))
+	text := printer.VisibleLine(ask.Arguments(c.input))
 	if text == "" {
 		return ""
 	}

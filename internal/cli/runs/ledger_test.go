@@ -6,7 +6,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
-	"palyra/internal/tool"
+	"palyra/internal/core/tool"
 )
 
 // TestRunsShowConnections: the timeline of a run says what its calls reached.

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/runs"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // withoutNotes drops what is said of lost connections.

@@ -6,7 +6,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestRunInTheCurrentDirectory: a run is in the workspace that holds the current

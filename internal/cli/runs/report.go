@@ -11,16 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/attest"
-	"palyra/internal/callrecord"
-	"palyra/internal/canonical"
+	"palyra/internal/call/record"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
-	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/witness"
-	"palyra/internal/plural"
-	"palyra/internal/reason"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/evidence/attest"
 )
 
 const formatHTML = "html"
@@ -132,7 +132,7 @@ func (a *app) report(ctx context.Context, g *client.Gateway, prove Prover, id, o
 		return err
 	}
 	if len(r.wrong) > 0 {
-		return reason.Errorf(reason.VerificationFailed, "%s of the report did not verify: %s", plural.Of(len(r.wrong), "part"), r.wrong[0])
+		return reason.Errorf(reason.VerificationFailed, "%s of the report did not verify: %s", text.Plural(len(r.wrong), "part"), r.wrong[0])
 	}
 	return nil
 }
@@ -180,8 +180,8 @@ func (r *runReport) gather(ctx context.Context, g *client.Gateway, prove Prover)
 
 // holds reports whether an event is that of an attestation.
 func holds(in *witness.Inclusion, envelope []byte) bool {
-	payload, err := callrecord.Decode(&in.Event)
-	attested, ok := payload.(*callrecord.Attested)
+	payload, err := record.Decode(&in.Event)
+	attested, ok := payload.(*record.Attested)
 	return err == nil && ok && "sha256:"+attested.Signed().SHA256 == canonical.Digest(envelope)
 }
 
@@ -333,5 +333,5 @@ func input(raw []byte) string {
 
 // policies say which decided.
 func policies(d *palyrav1.ToolDecision) []string {
-	return invocation.DeterminingLines(d.GetDetermining())
+	return ask.DeterminingLines(d.GetDetermining())
 }

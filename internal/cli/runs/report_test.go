@@ -15,8 +15,8 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
-	"palyra/internal/event"
-	"palyra/internal/must"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
 )
 
 // evil is text that a model may write into every field that it can fill.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/canonical"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/witness"
+	"palyra/internal/core/canonical"
 )
 
 //go:embed report.css

@@ -11,11 +11,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
-	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // runFlags are those of `palyra run`.
@@ -87,7 +87,7 @@ func (a *app) runTask(ctx context.Context, given []string, f runFlags) error {
 		return err
 	}
 	if f.workspace == "" {
-		if f.workspace, err = invocation.Here(ctx, g); err != nil {
+		if f.workspace, err = ask.Here(ctx, g); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (f runFlags) request(task string) *palyrav1.StartRunRequest {
 	req := &palyrav1.StartRunRequest{
 		Session: f.session, Message: task, Model: f.model, Workspace: f.workspace,
 		Budget:      &palyrav1.RunBudget{Calls: f.calls, Tokens: f.tokens},
-		Interactive: f.interactive, IdempotencyKey: invocation.NewKey(),
+		Interactive: f.interactive, IdempotencyKey: ask.NewKey(),
 	}
 	if f.wallClock > 0 {
 		req.Budget.WallClock = durationpb.New(f.wallClock)

@@ -12,12 +12,12 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/clitest"
-	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/runs"
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 )
 
 // terminal is the streams of a person with a terminal and an open keyboard.
@@ -58,7 +58,7 @@ I look at the file and the history.
 [2] POSTURE
 completed: 2 calls, 2 turns, 812 tokens, 2.3s (run 01RVN000000000000000000001)
 `
-	want = strings.ReplaceAll(want, "POSTURE", invocation.Posture(clitest.Attested().GetAttestation().GetPosture()))
+	want = strings.ReplaceAll(want, "POSTURE", ask.Posture(clitest.Attested().GetAttestation().GetPosture()))
 	if r.Err != want {
 		t.Errorf("stderr:\n%s\nwant:\n%s", r.Err, want)
 	}

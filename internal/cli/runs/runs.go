@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
-	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
 )
 
@@ -162,7 +162,7 @@ func (a *app) runsMessage() *cobra.Command {
 }
 
 func (a *app) sendMessage(ctx context.Context, id string, words []string, last bool) error {
-	req := &palyrav1.SendRunMessageRequest{Last: last, IdempotencyKey: invocation.NewKey()}
+	req := &palyrav1.SendRunMessageRequest{Last: last, IdempotencyKey: ask.NewKey()}
 	if len(words) > 0 || !last {
 		var err error
 		if req.Text, err = a.readText("message", "Say it to the run: palyra runs message ID \"TEXT\".", words); err != nil {

@@ -8,8 +8,8 @@ import (
 
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 )
 
 func TestRunsList(t *testing.T) {

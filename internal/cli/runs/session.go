@@ -8,11 +8,11 @@ import (
 	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/cli/question"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // voteSettles is how long the stream has to show what became of a vote before
@@ -38,7 +38,7 @@ type runSession struct {
 	seen int64
 	// waiting are the approvals that are not put to the person yet, in order.
 	waiting  []*palyrav1.Approval
-	question *question.Question
+	question *ask.Question
 	// refusals are for the vote that is on its way.
 	refusals chan *palyrav1.MessageRefused
 	prompt   *messagePrompt
@@ -323,20 +323,20 @@ func (s *runSession) nextQuestion(ctx context.Context) {
 			continue // what became of it is among the next events
 		}
 		s.endLine()
-		me, ok := question.Answerer(ctx, s.a.App, s.g, v)
+		me, ok := ask.Answerer(ctx, s.a.App, s.g, v)
 		if !ok {
-			question.SayHowToAnswer(ctx, s.a.App, s.g, v)
+			ask.SayHowToAnswer(ctx, s.a.App, s.g, v)
 			continue
 		}
 		s.closePrompt() // what is typed now is the answer, and no message
-		cast := question.Unary(s.g)
+		cast := ask.Unary(s.g)
 		if !s.watching {
 			s.refusals = make(chan *palyrav1.MessageRefused, 1)
 			cast = func(ctx context.Context, vote *palyrav1.DecideApprovalRequest) (*palyrav1.Approval, error) {
 				return s.castOnStream(ctx, vote, me, s.refusals)
 			}
 		}
-		s.question = question.New(s.a.App, s.g, v, cast)
+		s.question = ask.New(s.a.App, s.g, v, cast)
 		if s.view != nil {
 			s.view.pause()
 		}

@@ -9,12 +9,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/attest"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
-	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
-	"palyra/internal/plural"
+	"palyra/internal/core/text"
+	"palyra/internal/evidence/attest"
 )
 
 func (a *app) runsShow() *cobra.Command {
@@ -157,7 +157,7 @@ func stepOf(e *palyrav1.RunEvent) (step callStep, ok bool) {
 		step.what, step.kind, step.id = "asked", "approval", m.ApprovalRequested.GetApproval().GetApprovalId()
 	case *palyrav1.RunEvent_ApprovalResolved:
 		step.what, step.kind, step.id = "answered", "approval", m.ApprovalResolved.GetApprovalId()
-		step.detail = invocation.ResolvedWord(m.ApprovalResolved)
+		step.detail = ask.ResolvedWord(m.ApprovalResolved)
 	case *palyrav1.RunEvent_Decision:
 		step.what, step.kind, step.id = "denied", "decision", m.Decision.GetDecisionId()
 		if m.Decision.GetAllowed() {
@@ -220,12 +220,12 @@ func (a *app) runPage(p *printer.Page, r *palyrav1.Run, story *runStory) {
 	for i, c := range story.calls {
 		p.Gap()
 		p.Heading("[%d] %s", i+1, c.tool)
-		if input := invocation.Arguments(c.input); input != "" {
+		if input := ask.Arguments(c.input); input != "" {
 			p.Item(input)
 		}
 		callSteps(p, c)
 		if c.egress != nil && len(c.egress.Observed) > 0 {
-			invocation.Ledger(p, *c.egress, mostConnections)
+			ask.Ledger(p, *c.egress, mostConnections)
 		}
 	}
 	if story.text != "" {
@@ -236,15 +236,15 @@ func (a *app) runPage(p *printer.Page, r *palyrav1.Run, story *runStory) {
 
 func runUsed(r *palyrav1.Run) string {
 	u := r.GetUsage()
-	return fmt.Sprintf("%s, %s, %s in, %d out, %s", plural.Of(int(u.GetCalls()), "call"), plural.Of(int(u.GetTurns()), "turn"),
-		plural.Of(int(u.GetInputTokens()), "token"), u.GetOutputTokens(), tidy(u.GetWallClock().AsDuration()))
+	return fmt.Sprintf("%s, %s, %s in, %d out, %s", text.Plural(int(u.GetCalls()), "call"), text.Plural(int(u.GetTurns()), "turn"),
+		text.Plural(int(u.GetInputTokens()), "token"), u.GetOutputTokens(), tidy(u.GetWallClock().AsDuration()))
 }
 
 func runAllowed(b *palyrav1.RunBudget) string {
 	if b == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s, %s, %s", plural.Of(int(b.GetCalls()), "call"), plural.Of(int(b.GetTokens()), "token"), printer.Span(b.GetWallClock().AsDuration()))
+	return fmt.Sprintf("%s, %s, %s", text.Plural(int(b.GetCalls()), "call"), text.Plural(int(b.GetTokens()), "token"), printer.Span(b.GetWallClock().AsDuration()))
 }
 
 // callSteps is one line for each thing that happened to a call.

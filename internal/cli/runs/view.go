@@ -9,7 +9,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/printer"
-	"palyra/internal/plural"
+	"palyra/internal/core/text"
 )
 
 // runView writes the events of a run for people: lines on stderr, each call
@@ -153,8 +153,8 @@ func (v *runView) finished(r *palyrav1.Run) {
 	}
 	u := r.GetUsage()
 	v.styled(styledLine{{v.style.State, printer.Enum(r.GetState())}, {nil, fmt.Sprintf(": %s, %s, %s, %s (run %s)",
-		plural.Of(int(u.GetCalls()), "call"), plural.Of(int(u.GetTurns()), "turn"),
-		plural.Of(int(u.GetInputTokens()+u.GetOutputTokens()), "token"), tidy(u.GetWallClock().AsDuration()), r.GetRunId())}})
+		text.Plural(int(u.GetCalls()), "call"), text.Plural(int(u.GetTurns()), "turn"),
+		text.Plural(int(u.GetInputTokens()+u.GetOutputTokens()), "token"), tidy(u.GetWallClock().AsDuration()), r.GetRunId())}})
 }
 
 // line writes one line that is no call's, faint.

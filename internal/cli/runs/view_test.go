@@ -8,7 +8,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // TestRunViewHostile: nothing that a model, a tool or a provider wrote reaches

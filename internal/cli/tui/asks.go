@@ -7,7 +7,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // What the gateway answered.

@@ -7,8 +7,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/printer"
-	"palyra/internal/cli/question"
 )
 
 // dialog stands below what it is about, and takes the keys.
@@ -39,7 +39,7 @@ func (d *filtering) lines(m *model) []string {
 
 // confirming is a yes that counts once y is pressed.
 type confirming struct {
-	vote  question.Vote
+	vote  ask.Vote
 	since time.Time
 }
 
@@ -116,7 +116,7 @@ func (d *choosing) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 			return nil
 		}
 		o := d.offers[d.at]
-		v := question.Vote{Allow: true, Scope: o.GetScope(), Match: o.GetMatch()}
+		v := ask.Vote{Allow: true, Scope: o.GetScope(), Match: o.GetMatch()}
 		if v.Scope == palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED {
 			m.dialog = &timing{vote: v, line: line{text: "30m"}, back: d}
 			return nil
@@ -148,7 +148,7 @@ func (d *choosing) lines(m *model) []string {
 
 // timing is for how long a yes holds, and for how many calls.
 type timing struct {
-	vote question.Vote
+	vote ask.Vote
 	line line
 	back *choosing
 }
@@ -158,7 +158,7 @@ func (d *timing) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 	case "esc":
 		m.dialog = d.back
 	case "enter":
-		v, err := question.ParseVote("t " + d.line.text + " " + printer.Enum(d.vote.Match))
+		v, err := ask.ParseVote("t " + d.line.text + " " + printer.Enum(d.vote.Match))
 		if err == nil {
 			err = v.Check()
 		}
@@ -189,7 +189,7 @@ func (d *denying) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 		m.dialog = nil
 		m.notice = "not answered; it stays pending"
 	case "enter":
-		v := question.Vote{Reason: strings.TrimSpace(d.line.text)}
+		v := ask.Vote{Reason: strings.TrimSpace(d.line.text)}
 		if v.Reason == "" {
 			m.notice = "a no needs a reason: it tells whoever asked what to do instead"
 			return nil

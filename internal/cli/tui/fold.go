@@ -7,9 +7,9 @@ import (
 	"charm.land/lipgloss/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
-	"palyra/internal/cli/question"
 
 	"google.golang.org/protobuf/proto"
 )
@@ -23,7 +23,7 @@ func pageOf(a *client.App, v *palyrav1.Approval, width int) []string {
 	still := proto.CloneOf(v)
 	still.ExpiresAt = nil // the head of the screen counts down
 	p := &printer.Page{Style: a.OutStyle()}
-	question.Page(a, p, still)
+	ask.Page(a, p, still)
 	return fold(p.String(), width)
 }
 

@@ -8,8 +8,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/printer"
-	"palyra/internal/cli/question"
 )
 
 // grantList are the grants that are live.
@@ -88,7 +88,7 @@ func (d *revoking) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 
 func (d *revoking) lines(m *model) []string {
 	return []string{
-		clip("take back "+d.grant.GetGrantId()+": "+question.GrantCovers(d.grant), m.width),
+		clip("take back "+d.grant.GetGrantId()+": "+ask.GrantCovers(d.grant), m.width),
 		"why (may be empty): " + d.line.shown(m.width-20), "Enter take it back at once   Esc leave it",
 	}
 }
@@ -96,8 +96,8 @@ func (d *revoking) lines(m *model) []string {
 // grantLines are the two lines of a grant.
 func (m *model) grantLines(g *palyrav1.Grant) (what, about string) {
 	parts := []string{
-		printer.Enum(g.GetScope()) + " " + printer.Enum(g.GetMatch()), g.GetPrincipal(), "used " + question.GrantUses(g),
+		printer.Enum(g.GetScope()) + " " + printer.Enum(g.GetMatch()), g.GetPrincipal(), "used " + ask.GrantUses(g),
 		cmp.Or(strings.TrimPrefix(m.Relative(g.GetExpiresAt()), "in ")+" left", "no end"), "by " + strings.Join(g.GetApprovers(), ","),
 	}
-	return question.GrantCovers(g), strings.Join(parts, " · ")
+	return ask.GrantCovers(g), strings.Join(parts, " · ")
 }

@@ -6,8 +6,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/printer"
-	"palyra/internal/cli/question"
 )
 
 // keyHelp is what ? shows: every key that acts. A test tries the keys that it leaves out.
@@ -177,7 +177,7 @@ func (m *model) detailKey(name string) tea.Cmd {
 func (m *model) begin(name string) {
 	v := m.open.approval
 	if name == "c" {
-		m.dialog = &copying{commands: []string{"palyra approvals show " + v.GetApprovalId(), allowOnce.Command(v), question.Vote{Reason: "TEXT"}.Command(v)}}
+		m.dialog = &copying{commands: []string{"palyra approvals show " + v.GetApprovalId(), allowOnce.Command(v), ask.Vote{Reason: "TEXT"}.Command(v)}}
 		return
 	}
 	if why := m.refusal(); why != "" {
@@ -194,7 +194,7 @@ func (m *model) begin(name string) {
 	}
 }
 
-var allowOnce = question.Vote{Allow: true, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE}
+var allowOnce = ask.Vote{Allow: true, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE}
 
 // refusal says why no answer to what is open would be taken, "" where one may be.
 func (m *model) refusal() string {

@@ -8,12 +8,12 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/access"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
-	"palyra/internal/cli/question"
-	"palyra/internal/plural"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
 )
 
 // quiet is how long the gateway may say nothing before the screen is called stale. It sends a
@@ -242,7 +242,7 @@ func (m *model) answered(msg tea.Msg) tea.Cmd {
 	case revokedMsg:
 		m.notice = errorLine(msg.err)
 		if msg.err == nil {
-			m.notice = "revoked: " + msg.grant.GetGrantId() + ", was used " + plural.Of(int(msg.grant.GetUses()), "time")
+			m.notice = "revoked: " + msg.grant.GetGrantId() + ", was used " + text.Plural(int(msg.grant.GetUses()), "time")
 		}
 		return m.listGrants()
 	}
@@ -288,7 +288,7 @@ func (m *model) shown(msg shownMsg) {
 	}
 	m.open.approval, m.open.lines, m.open.width = msg.approval, msg.lines, msg.width
 	m.scroll(0)
-	m.presence = question.HasPresence(m.App)
+	m.presence = ask.HasPresence(m.App)
 	then := m.open.then
 	if m.open.then = ""; then != "" && m.dialog == nil {
 		m.begin(then)
@@ -351,7 +351,7 @@ func (m *model) armed(since time.Time) bool {
 }
 
 // request is a vote on the approval that is shown, cast here.
-func (m *model) request(v question.Vote) *palyrav1.DecideApprovalRequest {
+func (m *model) request(v ask.Vote) *palyrav1.DecideApprovalRequest {
 	req := v.Request(m.open.approval.GetApprovalId(), m.open.approval.GetCallDigest())
 	req.Surface = string(access.SurfaceTUI)
 	return req

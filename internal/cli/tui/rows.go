@@ -6,8 +6,8 @@ import (
 	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/printer"
-	"palyra/internal/cli/question"
 )
 
 // row is what the inbox keeps of an approval: no arguments and no diff, of which ten
@@ -47,9 +47,9 @@ func rowOf(v *palyrav1.Approval) *row {
 // whatOf is what an approval is about, with the command line or the file first.
 func whatOf(v *palyrav1.Approval) string {
 	if lead := v.GetPrompt().GetLead(); lead != "" {
-		return lead + " · " + question.Summary(v)
+		return lead + " · " + ask.ApprovalSummary(v)
 	}
-	return question.Summary(v)
+	return ask.ApprovalSummary(v)
 }
 
 func (r *row) pending() bool { return r.state == palyrav1.ApprovalState_APPROVAL_STATE_PENDING }

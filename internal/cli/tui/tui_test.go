@@ -13,12 +13,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/canonical"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/tui"
-	"palyra/internal/must"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/must"
 )
 
 // seat is a screen at a gateway that behaves.

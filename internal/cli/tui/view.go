@@ -10,9 +10,9 @@ import (
 	"charm.land/lipgloss/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/printer"
-	"palyra/internal/cli/question"
-	"palyra/internal/plural"
+	"palyra/internal/core/text"
 )
 
 // The smallest terminal that has room for a question.
@@ -69,7 +69,7 @@ func (m *model) head() string {
 		}
 		left += ", " + orNone(v.GetSeverity())
 	default:
-		left += "  " + plural.Of(m.rows.waiting(), "call") + " waiting"
+		left += "  " + text.Plural(m.rows.waiting(), "call") + " waiting"
 		if m.more {
 			left += fmt.Sprintf(", the oldest %d are listed", len(m.rows.list))
 		}
@@ -237,7 +237,7 @@ func (m *model) asked() []string {
 	for i := range lines {
 		lines[i] = m.OutStyle().Bold(lines[i])
 	}
-	if needed := cmp.Or(question.Needs(v), v.GetMissing()); needed != "" && v.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
+	if needed := cmp.Or(ask.Needs(v), v.GetMissing()); needed != "" && v.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
 		lines = append(lines, clip("still needed: "+needed, m.width))
 	}
 	return lines

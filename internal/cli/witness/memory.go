@@ -11,10 +11,10 @@ import (
 	"slices"
 
 	"palyra/internal/cli/client"
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/journal"
-	"palyra/internal/lazyregexp"
-	"palyra/internal/reason"
+	"palyra/internal/core/lazyregexp"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
+	"palyra/internal/evidence/journal"
 )
 
 // Memory is what the CLI remembers of one gateway, to notice a journal that

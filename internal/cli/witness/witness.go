@@ -12,12 +12,12 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/attest"
-	"palyra/internal/canonical"
 	"palyra/internal/cli/client"
-	"palyra/internal/journal"
-	"palyra/internal/plural"
-	"palyra/internal/reason"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/evidence/attest"
+	"palyra/internal/evidence/journal"
 )
 
 // Status asks a gateway how it is, and proves by the same answer that its journal goes
@@ -144,7 +144,7 @@ const whatNow = "If the gateway was restored from a backup, `palyra journal acce
 // RolledBack is the error for a journal that has fewer events than a checkpoint that
 // was seen.
 func RolledBack(before journal.Checkpoint, size int64) error {
-	return reason.Errorf(reason.VerificationFailed, "the journal was rolled back: it has %s, and a signed checkpoint over %d was seen before", plural.Of(size, "event"), before.Size).
+	return reason.Errorf(reason.VerificationFailed, "the journal was rolled back: it has %s, and a signed checkpoint over %d was seen before", text.Plural(size, "event"), before.Size).
 		WithRemedy(whatNow)
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // mostPacket is the longest answer by UDP. Of a longer one the client learns

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
 )
 
 // captured has a proxy capture what goes to an address of the loopback

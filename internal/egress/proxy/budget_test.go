@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"testing"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/tool"
 	"palyra/internal/egress"
-	"palyra/internal/must"
-	"palyra/internal/tool"
 )
 
 func TestNoMoreConnections(t *testing.T) {

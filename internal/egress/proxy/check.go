@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"palyra/internal/egress"
-	"palyra/internal/egress/hello"
+	"palyra/internal/egress/proxy/hello"
 )
 
 // readHello reads what a TLS client says first and checks that it asks for the

@@ -7,9 +7,9 @@ import (
 	"io"
 	"net/http"
 
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
 	"palyra/internal/egress/web"
-	"palyra/internal/reason"
 )
 
 var connectMethod = []byte(http.MethodConnect + " ")

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
 	"palyra/internal/egress/web"
-	"palyra/internal/must"
 )
 
 // ask writes to the HTTP proxy and returns all that it answers.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
 )
 
 // What a program said just before it ended reaches its host, though nobody has

@@ -12,8 +12,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
 )
 
 // echo sends back what it gets.

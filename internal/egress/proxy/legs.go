@@ -8,9 +8,9 @@ import (
 	"io"
 	"os"
 
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/egress/socks"
-	"palyra/internal/reason"
+	"palyra/internal/egress/proxy/socks"
 )
 
 // target is where a connection of the transparent leg goes: the name that its

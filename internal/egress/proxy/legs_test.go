@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
 )
 
 func TestEachLegReachesWhatIsAllowed(t *testing.T) {

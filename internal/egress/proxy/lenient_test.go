@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
 )
 
 // lenient is a server that takes evil.test out of what somebody says who was to

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/egress/hello"
+	"palyra/internal/egress/proxy/hello"
 	"palyra/internal/egress/secret"
 	"palyra/internal/egress/web"
-	"palyra/internal/reason"
 )
 
 // The ports whose protocol is known.

@@ -23,10 +23,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
 	"palyra/internal/egress/web"
-	"palyra/internal/tool"
 )
 
 // Outward is the world outside as proxies see it. Its zero value is the real

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
 )
 
 func TestHalfCloseIsPassedOn(t *testing.T) {

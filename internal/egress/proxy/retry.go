@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"palyra/internal/egress"
-	"palyra/internal/egress/hello"
+	"palyra/internal/egress/proxy/hello"
 )
 
 // retry watches TLS that is passed on until the host has taken the hello that

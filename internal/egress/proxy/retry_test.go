@@ -9,9 +9,9 @@ import (
 	"slices"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/egress/hello"
-	"palyra/internal/must"
+	"palyra/internal/egress/proxy/hello"
 )
 
 // record is one of TLS.

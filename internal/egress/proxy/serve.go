@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/egress/names"
-	"palyra/internal/reason"
+	"palyra/internal/egress/proxy/dns"
 )
 
 // Where a sandbox has the services of its own. A port that is also one of
@@ -33,7 +33,7 @@ type service struct {
 	*Proxy
 	log    *egress.ConnectionLog
 	dialer *egress.Dialer
-	names  *names.Service
+	names  *dns.Service
 	budget *budget
 	// callers are the places for programs' connections, hosts those for the
 	// ones that are made on their behalf: of HTTP, one caller may need several.
@@ -69,7 +69,7 @@ func (p *Proxy) Serve(ctx context.Context, l Listeners) error {
 	v := &service{
 		Proxy: p, log: log, work: work,
 		budget: newBudget(p.allowed.Budget), callers: make(semaphore, atOnce), hosts: make(semaphore, 2*atOnce),
-		names: names.New(p.allowed.Rules.CheckName, log),
+		names: dns.New(p.allowed.Rules.CheckName, log),
 		dialer: &egress.Dialer{
 			Rules: p.allowed.Rules, Log: log,
 			Resolver: p.outward.Resolver, Interfaces: p.outward.Interfaces, Dial: p.outward.Dial,

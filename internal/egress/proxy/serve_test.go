@@ -17,9 +17,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 // The end of a proxy breaks off whatever is there, and leaves nothing.

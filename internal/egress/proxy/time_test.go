@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/tool"
 	"palyra/internal/egress"
-	"palyra/internal/must"
-	"palyra/internal/tool"
 )
 
 // timed is a proxy in a bubble of time. Its connections are pipes.

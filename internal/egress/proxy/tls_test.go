@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
 )
 
 // clientHello is what a TLS client says first, in one record.

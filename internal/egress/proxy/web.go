@@ -5,9 +5,9 @@ import (
 	"net"
 	"sync/atomic"
 
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
 	"palyra/internal/egress/web"
-	"palyra/internal/reason"
 )
 
 // forward serves requests in absolute form, each of which names its target.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
 )
 
 // asked writes a request and returns the status and body of the answer.

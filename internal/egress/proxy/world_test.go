@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/egress/web"
-	"palyra/internal/must"
-	"palyra/internal/tool"
 )
 
 // world is a proxy with made-up hosts around it. Their addresses are public

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/reason"
 )
 
 // Use is one secret that a request asks for.

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf16"
 
-	"palyra/internal/encoded"
+	"palyra/internal/core/encoded"
 )
 
 // The characters that encoders leave as they are.

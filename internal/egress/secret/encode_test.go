@@ -18,8 +18,8 @@ import (
 	"testing/iotest"
 	"unicode/utf16"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
 )
 
 // vault is a source of fixed values that counts how often it is asked. It

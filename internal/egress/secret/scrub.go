@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strings"
 
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/reason"
 )
 
 // Scrub returns r with the placeholder in the place of every value; see

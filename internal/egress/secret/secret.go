@@ -14,8 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/reason"
 )
 
 // marker begins every placeholder. It is made of characters that no usual

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 // answered is what a program sees of an answer that holds a text in its header

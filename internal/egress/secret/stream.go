@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"palyra/internal/encoded"
+	"palyra/internal/core/encoded"
 )
 
 // Scrub returns r with what is shown in the place of every value, in all its

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"net/url"
 
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/reason"
 )
 
 // Transport puts secrets into requests on the way out, one hop at a time, so

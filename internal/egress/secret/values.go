@@ -5,8 +5,8 @@ import (
 	"cmp"
 	"slices"
 
-	"palyra/internal/encoded"
-	"palyra/internal/reason"
+	"palyra/internal/core/encoded"
+	"palyra/internal/core/reason"
 )
 
 // Value is a secret and what is shown in its place.

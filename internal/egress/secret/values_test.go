@@ -20,8 +20,8 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 )
 
 // written are forms that no list holds, since there are too many of each: chance

@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/reason"
 )
 
 const (

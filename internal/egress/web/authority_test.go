@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
 )
 
 func TestAuthority(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestUnreadAnswers has a client of HTTP/2 that asks for much and reads nothing.

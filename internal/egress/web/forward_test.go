@@ -13,9 +13,9 @@ import (
 	"sync"
 	"testing"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 // TestForwardLeg sends requests for several hosts over one connection to the

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
-	"palyra/internal/must"
 )
 
 // frame is one of a host, with the payload's length in the shortest form.

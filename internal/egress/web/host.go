@@ -3,8 +3,8 @@ package web
 import (
 	"strings"
 
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/reason"
 )
 
 // parseAuthority reads "host" or "host:port" as Host and :authority have it;

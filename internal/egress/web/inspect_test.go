@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
 )
 
 func TestInspectedTLS(t *testing.T) {

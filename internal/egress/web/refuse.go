@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
-	"palyra/internal/reason"
-	"palyra/internal/tool"
 )
 
 // reasonHeader holds, in answers of the gateway itself, the word that the

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
-	"palyra/internal/must"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
 )
 
 func TestPlainHTTP(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // TestLargeBodies sends much and gets it back, without the gateway holding it.

@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"palyra/internal/core/must"
 	"palyra/internal/egress"
-	"palyra/internal/must"
 )
 
 // inBubble runs Serve over a pipe, in a bubble whose end sees that nothing of

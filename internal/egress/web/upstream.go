@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/reason"
 )
 
 // handshakeTime bounds TLS with a host.

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 // patience is how long a test waits for what is to come at once: it makes it fail

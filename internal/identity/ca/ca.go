@@ -23,9 +23,9 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/dnsname"
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/reason"
+	"palyra/internal/core/dnsname"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
 )
 
 // Lifetimes.

@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/reason/reasontest"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 )
 
 func TestOpenMakesAndReads(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
 )
 
 // The files of an authority.

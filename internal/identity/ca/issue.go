@@ -15,8 +15,8 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"palyra/internal/canonical"
-	"palyra/internal/reason"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
 )
 
 // maxCSR is the largest certificate request that is read: 16 KiB.

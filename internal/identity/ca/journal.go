@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
 )
 
 // journalKeys are the journal's checkpoint keys in the text forms of

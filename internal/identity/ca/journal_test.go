@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 func onlyJournalKey(t *testing.T, a *Authority) JournalKey {

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
 )
 
 // Module is a piece of hardware that keeps keys, such as a TPM. What it returns as

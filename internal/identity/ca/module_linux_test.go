@@ -15,11 +15,11 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/identity/tpm"
 	"palyra/internal/identity/tpm/tpmtest"
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/reason/reasontest"
 )
 
 // inTPM makes an authority whose keys live in a TPM.

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
 )
 
 // NotaryKey is a certificate of the notary.

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"time"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // makeRoot makes the root in memory. Its name carries the trust domain so

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
 )
 
 // Keys are moved into a module in one step, so that a crash leaves them where they

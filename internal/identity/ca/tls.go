@@ -12,7 +12,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // VerifyDevice proves that a chain is of a device of this gateway, valid now,

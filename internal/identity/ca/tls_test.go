@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/reason/reasontest"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 )
 
 func serverOf(t testing.TB, a *Authority, hosts []string) *tls.Config {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 const deviceID = "01JNA3Q0G0DEV1CE0000000000"

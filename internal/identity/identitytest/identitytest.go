@@ -14,12 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/provenance"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
-	"palyra/internal/must"
-	"palyra/internal/provenance"
-	"palyra/internal/reason"
 )
 
 // Store is an identity.Store in memory that keeps the events it was given.

@@ -11,8 +11,8 @@ import (
 	"encoding/json"
 	"errors"
 
-	"palyra/internal/passphrase"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/vault/passphrase"
 )
 
 // Place is where a key is.

@@ -8,9 +8,9 @@ import (
 	"crypto/x509"
 	"testing"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity/keptkey"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 func pair(t *testing.T) (public, private []byte) {

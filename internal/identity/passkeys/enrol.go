@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/passkey"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/identity/passkey"
 )
 
 // enrolling is the purpose of a number for a new passkey.

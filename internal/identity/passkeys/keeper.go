@@ -12,11 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/identity/passkey"
 	"palyra/internal/identity/presence"
-	"palyra/internal/passkey"
-	"palyra/internal/reason"
 )
 
 // told is how long people are told of a passkey that came, counts or went.

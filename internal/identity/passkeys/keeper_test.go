@@ -13,13 +13,13 @@ import (
 
 	"github.com/go-webauthn/webauthn/protocol"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/identity/passkey"
+	"palyra/internal/identity/passkey/passkeytest"
 	"palyra/internal/identity/passkeys"
-	"palyra/internal/must"
-	"palyra/internal/passkey"
-	"palyra/internal/passkey/passkeytest"
-	"palyra/internal/reason"
 )
 
 const (

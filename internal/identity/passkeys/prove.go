@@ -3,10 +3,10 @@ package passkeys
 import (
 	"context"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/passkey"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/identity/passkey"
 )
 
 // ChangeOf is what a member says of a passkey.

@@ -18,10 +18,10 @@ import (
 	"github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/protocol/webauthncose"
 
-	"palyra/internal/access"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+	"palyra/internal/identity/passkey"
 	"palyra/internal/identity/presence"
-	"palyra/internal/passkey"
-	"palyra/internal/reason"
 )
 
 // algorithms are those of public keys, the best first: ES256, EdDSA, RS256. Package

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // Life is how long a challenge is good: somebody types a passphrase meanwhile.

@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity/presence"
-	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"palyra/internal/canonical"
-	"palyra/internal/reason"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
 )
 
 // Vote is what a proof says of a vote: all of it.

@@ -13,8 +13,8 @@ import (
 	"fmt"
 	"time"
 
-	"palyra/internal/canonical"
-	"palyra/internal/reason"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
 )
 
 // Vote is what is signed.

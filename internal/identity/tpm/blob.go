@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-tpm/tpm2"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // BlockType is the PEM type of a blob.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-tpm/tpm2"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // errNoUse marks a device that is no TPM which could be used.

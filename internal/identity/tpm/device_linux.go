@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-tpm/tpm2/transport/linuxtpm"
 	"github.com/google/go-tpm/tpm2/transport/linuxudstpm"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 func open(device string) (transport.TPMCloser, error) {

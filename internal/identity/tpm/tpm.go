@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-tpm/tpm2"
 	"github.com/google/go-tpm/tpm2/transport"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // Module is the TPM behind a device. It is safe for concurrent use.

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/journal"
-	"palyra/internal/journal/journaltest"
-	"palyra/internal/reason"
+	"palyra/internal/call"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/evidence/journal"
+	"palyra/internal/evidence/journal/journaltest"
 	"palyra/internal/run"
-	"palyra/internal/toolcall"
 )
 
 // Memory is a run.Store in memory. Its writes are atomic, as the interface demands.
@@ -51,7 +51,7 @@ func (s *Memory) write(w run.Write) (at time.Time, err error) {
 		}
 	}
 	for _, b := range w.Blobs {
-		if len(b) > toolcall.MaxBlob {
+		if len(b) > call.MaxBlob {
 			return at, reason.Errorf(reason.InputTooLarge, "a blob of %d bytes", len(b))
 		}
 	}
@@ -85,7 +85,7 @@ func (s *Memory) Started(_ context.Context, b run.Beginning) (run.Record, bool, 
 func (s *Memory) started(b run.Beginning) (run.Record, bool, error) {
 	for id, was := range s.began {
 		r := s.rows[id]
-		if b.Key == "" || was.Key != b.Key || was.Record.Principal != b.Record.Principal || s.Time().Sub(r.StartedAt) > toolcall.ClaimLife {
+		if b.Key == "" || was.Key != b.Key || was.Record.Principal != b.Record.Principal || s.Time().Sub(r.StartedAt) > call.ClaimLife {
 			continue
 		}
 		if was.Digest != b.Digest {

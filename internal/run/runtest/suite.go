@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/journal"
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/call"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/evidence/journal"
 	"palyra/internal/run"
-	"palyra/internal/toolcall"
 )
 
 // RunStore is the conformance suite of run.Store. A clock that is nil is
@@ -131,7 +131,7 @@ func keys(t *testing.T, newStore func(*testing.T, func() time.Time) run.Store) {
 	beginRun(t, s, run.Beginning{Record: aRun(3, "bob"), Key: "k", Digest: "other"})
 	beginRun(t, s, run.Beginning{Record: aRun(4, "alice"), Digest: "d"})
 	beginRun(t, s, run.Beginning{Record: aRun(5, "alice"), Digest: "d"})
-	now = now.Add(toolcall.ClaimLife + time.Second)
+	now = now.Add(call.ClaimLife + time.Second)
 	if _, found, err := s.Started(t.Context(), run.Beginning{Record: aRun(6, "alice"), Key: "k", Digest: "other"}); found || err != nil {
 		t.Errorf("a day later the key is known: %t, %v", found, err)
 	}
@@ -196,7 +196,7 @@ func allOrNothing(t *testing.T, newStore func(*testing.T, func() time.Time) run.
 	s := newStore(t, nil)
 	r := aRun(1, "alice")
 	head := s.Head().Seq
-	large := make([]byte, toolcall.MaxBlob+1)
+	large := make([]byte, call.MaxBlob+1)
 	_, _, err := s.Begin(t.Context(), run.Beginning{Record: r, Write: runWrite(r, event.RunStarted, []byte("small"), large)})
 	if reason.Of(err) != reason.InputTooLarge {
 		t.Errorf("a blob that is too large: %v", err)

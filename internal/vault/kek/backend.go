@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // The words of vault.backend.

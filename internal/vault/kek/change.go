@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // Rotate makes a new KEK the current one and returns its id; the older ones stay

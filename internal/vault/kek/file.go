@@ -13,10 +13,10 @@ import (
 	"slices"
 	"sync"
 
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/passphrase"
-	"palyra/internal/reason"
-	"palyra/internal/statedir"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir"
+	"palyra/internal/core/statedir/keyfile"
+	"palyra/internal/vault/passphrase"
 )
 
 // fileFormat is what the backend "file" writes.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // first makes the first key of a gateway and pins where it is. Cut off before the pin,

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/crypto/chacha20poly1305"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 	"palyra/internal/vault/kek"
 	"palyra/internal/vault/kek/kektest"
 )

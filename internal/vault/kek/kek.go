@@ -12,8 +12,8 @@ import (
 	"log/slog"
 	"time"
 
-	"palyra/internal/aead"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/vault/aead"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/vault/kek"
 	"palyra/internal/vault/kek/kektest"
 )

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"log/slog"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // load has the current key there, or says why not. A backend that could not be asked is

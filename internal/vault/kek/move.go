@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // Target is where keys are to be moved.

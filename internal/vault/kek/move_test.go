@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/vault/kek"
 	"palyra/internal/vault/kek/kektest"
 )

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 
-	"palyra/internal/passphrase"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/vault/passphrase"
 )
 
 // phrased is the cover of vault.kek: a passphrase, or none. A file that exists goes on

@@ -11,10 +11,10 @@ import (
 	"io/fs"
 	"slices"
 
-	"palyra/internal/canonical"
-	"palyra/internal/identity/keyfile"
-	"palyra/internal/reason"
-	"palyra/internal/statedir"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir"
+	"palyra/internal/core/statedir/keyfile"
 )
 
 // pinFormat is what this palyrad writes.

@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"os"
 
-	"palyra/internal/reason"
-	"palyra/internal/statedir"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir"
 )
 
 // Portable is what the files of a state directory are that holds the keys of a gateway

@@ -5,12 +5,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"palyra/internal/keyring/keyringtest"
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/statedir"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir"
 	"palyra/internal/vault/kek"
 	"palyra/internal/vault/kek/kektest"
+	"palyra/internal/vault/keyring/keyringtest"
 )
 
 // Keys of a keyring are carried to another place, older ones too, and open there what

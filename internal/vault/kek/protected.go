@@ -1,8 +1,8 @@
 package kek
 
 import (
-	"palyra/internal/reason"
-	"palyra/internal/statedir"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir"
 )
 
 // protectedFormat is what the backend "dpapi" writes.

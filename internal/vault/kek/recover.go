@@ -6,7 +6,7 @@ import (
 	"errors"
 	"slices"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // Exported is a key outside of its backend.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	"palyra/internal/statedir"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir"
 	"palyra/internal/vault/kek"
 	"palyra/internal/vault/kek/kektest"
 )

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"palyra/internal/keyring"
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
+	"palyra/internal/vault/keyring"
 )
 
 // askTime is how long the keyring of a session may take for an answer. Nobody is asked

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/bus/bustest"
-	"palyra/internal/keyring/keyringtest"
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/bus/bustest"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/vault/kek"
 	"palyra/internal/vault/kek/kektest"
+	"palyra/internal/vault/keyring/keyringtest"
 )
 
 // at is the environment of a session whose bus is there.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"palyra/internal/reason"
+	"palyra/internal/core/reason"
 )
 
 // Status is how the keys are.

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/vault/kek"
 	"palyra/internal/vault/kek/kektest"
 )

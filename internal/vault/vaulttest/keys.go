@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 
-	"palyra/internal/access"
-	"palyra/internal/aead"
-	"palyra/internal/reason"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
 	"palyra/internal/vault"
+	"palyra/internal/vault/aead"
 	"palyra/internal/vault/kek"
 )
 

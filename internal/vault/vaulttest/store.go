@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/event"
-	"palyra/internal/reason"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
 	"palyra/internal/vault"
 )
 

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"palyra/internal/event"
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/vault"
 )
 

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"palyra/internal/canonical"
-	"palyra/internal/event"
-	"palyra/internal/journal"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/evidence/journal"
 )
 
 // Rewritten is an export as somebody makes it who has the file and no key of

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"palyra/internal/canonical"
-	"palyra/internal/event"
-	"palyra/internal/journal"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/evidence/journal"
 )
 
 // Case is one falsified journal.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/must"
+	"palyra/internal/core/must"
 )
 
 // Release is what the maker of a state directory knew about it: release.json.

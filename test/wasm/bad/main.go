@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"palyra/internal/wasm/wire"
+	"palyra/internal/exec/wasm/wire"
 )
 
 func main() {

@@ -10,26 +10,26 @@ import (
 	"sync"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
-	engine "palyra/internal/sandbox/wasm"
-	"palyra/internal/wasm/guest"
-	"palyra/internal/wasm/structure"
-	"palyra/internal/wasm/wire"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	engine "palyra/internal/exec/wasm"
+	"palyra/internal/exec/wasm/guest"
+	"palyra/internal/exec/wasm/module"
+	"palyra/internal/exec/wasm/wire"
 	"palyra/test/wasm/wasmtest"
 )
 
 func TestMain(m *testing.M) { wasmtest.Main(m) }
 
 // limits are those of skills, with all that a manifest may ask for.
-func limits() structure.Limits {
-	l := structure.DefaultLimits()
+func limits() module.Limits {
+	l := module.DefaultLimits()
 	l.SIMD, l.MultiValue = true, true
 	return l
 }
 
 func moduleOf(text []byte) guest.Module {
-	return guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: structure.ABI, Features: wire.Features{SIMD: true, MultiValue: true}}
+	return guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: module.ABI, Features: wire.Features{SIMD: true, MultiValue: true}}
 }
 
 // tally is what became of the modules and assertions of all scripts.
@@ -81,7 +81,7 @@ func (y *tally) run(t *testing.T, r *engine.Runner, m *subject) {
 		y.add("modules of several", 1)
 		return
 	}
-	if _, err := structure.Check(d.bytes, limits()); err != nil {
+	if _, err := module.Check(d.bytes, limits()); err != nil {
 		if reason.Of(err) != reason.InputTooLarge {
 			t.Errorf("%s:%d is refused: %v", m.script.name, m.line, err)
 		}
@@ -159,7 +159,7 @@ func TestInvalid(t *testing.T) {
 func (y *tally) refuse(t *testing.T, r *engine.Runner, s *script, c command, skip bool) {
 	t.Helper()
 	text := must.Get(s.read(c.Filename))(t)
-	if _, err := structure.Check(text, limits()); err != nil && !ofAGuest(err) {
+	if _, err := module.Check(text, limits()); err != nil && !ofAGuest(err) {
 		y.add("by structure", 1)
 		return
 	}

@@ -11,12 +11,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"palyra/internal/config"
-	"palyra/internal/must"
-	"palyra/internal/sandbox/bubblewrap"
-	"palyra/internal/sandbox/jail/jailtest"
-	"palyra/internal/sandbox/wasm"
-	"palyra/internal/wasm/guest"
+	"palyra/internal/core/config"
+	"palyra/internal/core/must"
+	"palyra/internal/exec/sandbox/bubblewrap"
+	"palyra/internal/exec/sandbox/jail/jailtest"
+	"palyra/internal/exec/wasm"
+	"palyra/internal/exec/wasm/guest"
 	"palyra/test/process"
 )
 

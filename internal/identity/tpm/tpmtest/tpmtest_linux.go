@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-tpm/tpm2"
 	"github.com/google/go-tpm/tpm2/transport/linuxudstpm"
 
-	"palyra/internal/must"
-	"palyra/internal/needs"
+	"palyra/internal/core/must"
+	"palyra/internal/core/needs"
 )
 
 // TPM is a TPM in software, with a state of its own.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"palyra/internal/must"
-	"palyra/internal/reason"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 	"palyra/internal/vault/kek"
 )
 

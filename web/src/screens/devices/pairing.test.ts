@@ -4,7 +4,7 @@ import { addressProblem, draw, onlyHere, pairingLink } from "./pairing";
 const ca = `sha256:${"fb".repeat(31)}ff`;
 
 test("the link is the one that palyra pair takes", () => {
-  // TestLink of internal/pairing reads the same text.
+  // TestLink of internal/identity/pairing reads the same text.
   const link = "palyra://pair?address=192.0.2.7%3A7443&ca=-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_8&code=k7qf3m2x&token=AAECAwQFBgcICQoLDA0ODw";
   expect(pairingLink("192.0.2.7:7443", ca, "k7qf3m2x", "AAECAwQFBgcICQoLDA0ODw")).toBe(link);
   expect(pairingLink("[2001:db8::1]:7443", ca, "k7qf3m2x", "AA")).toContain("address=%5B2001%3Adb8%3A%3A1%5D%3A7443&");

@@ -1,0 +1,69 @@
+package watch
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// lookEvery is how often the files are looked at, whatever the system tells of them; quiet
+// is how long a directory has to be still before one looks: editors write in steps.
+const (
+	lookEvery = 30 * time.Second
+	quiet     = 100 * time.Millisecond
+)
+
+// Run looks at the files whenever the system says that something changed beside them, and
+// now and then, until ctx ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	files, err := fsnotify.NewWatcher()
+	if err != nil {
+		w.log.WarnContext(ctx, "files of agents are looked at now and then alone", slog.String("error", err.Error()))
+		return w.run(ctx, nil, nil, func() {})
+	}
+	defer func() { _ = files.Close() }()
+	return w.run(ctx, files.Events, files.Errors, func() {
+		for _, i := range w.all() {
+			for _, e := range i.Entries {
+				// One that is not there is seen by the next look.
+				_ = files.Add(filepath.Dir(e.Path))
+			}
+		}
+	})
+}
+
+func (w *Watcher) run(ctx context.Context, events <-chan fsnotify.Event, errs <-chan error, watch func()) error {
+	every := time.NewTicker(lookEvery)
+	defer every.Stop()
+	settled := time.NewTimer(0)
+	defer settled.Stop()
+	watch()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.again:
+			watch()
+			settled.Reset(quiet) // what changed before was told by nobody
+		case <-events:
+			settled.Reset(quiet)
+		case err := <-errs:
+			w.log.WarnContext(ctx, "watching files of agents failed; they are looked at", slog.String("error", err.Error()))
+			settled.Reset(quiet)
+		case <-every.C:
+			watch()
+			w.report(ctx)
+		case <-settled.C:
+			w.report(ctx)
+		}
+	}
+}
+
+func (w *Watcher) report(ctx context.Context) {
+	if err := w.look(ctx); err != nil && ctx.Err() == nil {
+		w.log.ErrorContext(ctx, "looking at what was installed into agents", slog.String("error", err.Error()))
+	}
+}

@@ -1,0 +1,268 @@
+package approval
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
+)
+
+// Ask is a planned call for which policy wants a human.
+type Ask struct {
+	Proposal tool.Proposal
+	Plan     tool.Plan
+	// CallDigest must be the digest of Plan.Binding; when empty it is computed.
+	CallDigest string
+	// Resolved is the digest of a tool.Resolved, which calls that do the same have
+	// in common. A no is remembered by it. When it is empty, only the very same
+	// call is answered from memory.
+	Resolved       string
+	SnapshotDigest string
+	// Request is the policy request that the Judge evaluates again.
+	Request json.RawMessage
+	Prompt  Prompt
+	// Edits are how people changed the call before, Changed how it differs from the one
+	// that was proposed.
+	Edits   []Edit
+	Changed []tool.Difference
+	// SubjectType is tool when empty. SubjectID is the plan's subject, else
+	// the tool's name, when empty.
+	SubjectType SubjectType
+	SubjectID   string
+	// Timeout is clamped to the desk's limits; zero means Limits.Timeout.
+	Timeout  time.Duration
+	Severity string
+	// Missing and Needs say what the call needs before anyone voted, when known.
+	Missing string
+	Needs   *Needs
+	// Covers evaluates policy with a standing grant. It is for a call that waited
+	// on a record together with an identical call, which used the approval up: the
+	// call may go on by the grant that the votes minted, if Covers says so. When
+	// Covers is nil, such a call asks again.
+	Covers func(context.Context, Grant) (bool, error)
+}
+
+// Query returns what Grants looks for to serve the ask.
+func (a Ask) Query() GrantQuery {
+	return GrantQuery{
+		Principal: a.Proposal.Caller.Principal, OnBehalfOf: a.Proposal.Caller.OnBehalfOf,
+		Session: a.Proposal.Session, Tool: a.Proposal.Tool.Name,
+		ToolDefinition: a.Plan.Binding.ToolDefinitionDigest, Subject: a.Plan.Subject, CallDigest: a.CallDigest,
+		Commit: isCommit(a.SubjectID), Elsewhere: a.Plan.Binding.Elsewhere, ExactOnly: a.Plan.ExactOnly != "",
+	}
+}
+
+// CommitSubject begins the SubjectID of an ask about the changes that a call
+// made; workspace and root follow: "commit:default:sha256:...".
+const CommitSubject = "commit:"
+
+// SessionSubject begins the SubjectID of an ask about whether a session may make
+// more calls; the session follows.
+const SessionSubject = "session:"
+
+// SessionTool is the tool in the binding of an ask about a session. No tool has
+// that name.
+const SessionTool = "session.extend"
+
+// AboutSession reports whether r asks about a session, and not about a call.
+func (r Record) AboutSession() bool {
+	return strings.HasPrefix(r.SubjectID, SessionSubject) && r.Binding.Tool == SessionTool
+}
+
+// The tools in the bindings of asks about the gateway. No tool has such a name.
+const (
+	ChangeTool  = "gateway.change"
+	PairingTool = "device.pair"
+)
+
+// GatewayTool is the name in the binding of an ask about the gateway; "" for every
+// other subject type.
+func GatewayTool(t SubjectType) string {
+	switch t {
+	case SubjectGatewayChange:
+		return ChangeTool
+	case SubjectDevicePairing:
+		return PairingTool
+	default:
+		return ""
+	}
+}
+
+// AboutGateway reports whether r asks about the gateway itself: who its members and
+// devices are, what is in force, and not about a call. Whose answer counts stands in
+// code then, and in no policy, and a yes is for that one change.
+func (r Record) AboutGateway() bool {
+	name := GatewayTool(r.SubjectType)
+	return name != "" && r.Binding.Tool == name
+}
+
+func reserved(name string) bool { return name == ChangeTool || name == PairingTool }
+
+// heldByFreeze reports whether a freeze stops the ask. What ends a freeze, and what
+// sets right why there is one, is asked while it lasts; new devices wait.
+func heldByFreeze(t SubjectType) bool { return t != SubjectGatewayChange }
+
+func isCommit(subjectID string) bool { return strings.HasPrefix(subjectID, CommitSubject) }
+
+// AboutCommit reports whether r asks about the changes of a call that ran, and
+// not about a call.
+func (r Record) AboutCommit() bool { return isCommit(r.SubjectID) }
+
+// AboutSecret reports whether r asks about a secret that the program of a call gets as
+// it is. A yes is for that one call.
+func (r Record) AboutSecret() bool { return r.SubjectType == SubjectSecretAccess }
+
+// ComparedPrefixes are what ComparedAs puts before the name of a tool.
+var ComparedPrefixes = []string{"secret:", CommitSubject}
+
+// ComparedAs is the name under which Store.LastAllowed finds r: the tool's for a
+// call, and "commit:" or "secret:" before it for the changes or a secret of one. So
+// changes are compared with changes and calls with calls.
+func (r Record) ComparedAs() string {
+	if r.AboutSecret() {
+		return "secret:" + r.Binding.Tool
+	}
+	if r.AboutCommit() {
+		return CommitSubject + r.Binding.Tool
+	}
+	return r.Binding.Tool
+}
+
+// check sets the ask's defaults and refuses one whose binding does not describe its
+// proposal: people see the proposal, but what they approve is the binding.
+func (a *Ask) check(l Limits) error {
+	digest, err := a.Plan.Binding.Digest()
+	if err != nil {
+		return reason.Errorf(reason.InvalidInput, "digesting the call: %w", err)
+	}
+	if a.CallDigest == "" {
+		a.CallDigest = digest
+	}
+	if a.CallDigest != digest {
+		return reason.Errorf(reason.BindingMismatch, "the ask names call digest %s, its binding has %s", a.CallDigest, digest)
+	}
+	if a.Proposal.Caller.Principal.IsZero() {
+		return reason.Errorf(reason.Unauthenticated, "the ask has no principal")
+	}
+	if wrong := a.unbound(); len(wrong) > 0 {
+		return reason.Errorf(reason.BindingMismatch, "the binding does not describe the proposal: %s", strings.Join(wrong, ", ")).
+			WithField("fields", strings.Join(wrong, ","))
+	}
+	a.Timeout = l.clampTimeout(a.Timeout)
+	a.name()
+	return nil
+}
+
+// unbound names the fields of the binding that are not the proposal's.
+func (a *Ask) unbound() []string {
+	var wrong []string
+	b := &a.Plan.Binding
+	if b.Principal != a.Proposal.Caller.Principal.String() {
+		wrong = append(wrong, "principal")
+	}
+	if b.OnBehalfOf != a.Proposal.Caller.OnBehalfOf.String() {
+		wrong = append(wrong, "on_behalf_of")
+	}
+	if name := GatewayTool(a.SubjectType); b.Tool != a.Proposal.Tool.Name || name != "" && b.Tool != name || name == "" && reserved(b.Tool) {
+		wrong = append(wrong, "tool")
+	}
+	return wrong
+}
+
+func (a *Ask) name() {
+	if a.SubjectType == "" {
+		a.SubjectType = SubjectTool
+	}
+	if a.SubjectID == "" {
+		a.SubjectID = a.Plan.Subject
+	}
+	if a.SubjectID == "" {
+		a.SubjectID = a.Proposal.Tool.Name
+	}
+	if a.Severity == "" {
+		a.Severity = a.Prompt.Severity
+	}
+	a.Prompt.Severity = a.Severity
+}
+
+// record makes the pending record of a checked ask.
+func (a Ask) record(id string, at time.Time) (Record, error) {
+	binding, err := redacted(a)
+	if err != nil {
+		return Record{}, err
+	}
+	p := a.Proposal
+	prompt := a.Prompt
+	if len(a.Edits) > 0 {
+		prompt.Changed, prompt.Notes = a.Changed, append([]string{editedNote(a.Edits)}, prompt.Notes...)
+	}
+	return Record{
+		Edits: a.Edits,
+
+		ID: id, ProposalID: p.ID, CallDigest: a.CallDigest, SnapshotDigest: a.SnapshotDigest,
+		SubjectType: a.SubjectType, SubjectID: shownSubject(a.SubjectID), Subject: shownSubject(a.Plan.Subject),
+		SubjectCovers: text.Visible(tool.RedactText(a.Plan.SubjectCovers)), ExactOnly: text.Visible(tool.RedactText(a.Plan.ExactOnly)),
+		Severity: a.Severity,
+		Prompt:   prompt.clean(), RequestedBy: p.Caller.Principal, OnBehalfOf: p.Caller.OnBehalfOf,
+		Run: p.Run, Session: p.Session, Device: p.Caller.DeviceID, Channel: p.Channel,
+		CreatedAt: at, ExpiresAt: at.Add(a.Timeout), Missing: a.Missing, Needs: a.Needs, Votes: []Vote{},
+		Binding: binding, Request: a.Request,
+	}, nil
+}
+
+// redacted is the ask's binding as it may be stored and shown: without the
+// values at the tool's secret paths, and without what has the form of a key.
+func redacted(a Ask) (tool.Binding, error) {
+	shown, _, err := redactBinding(a.Plan.Binding, a.Proposal.Tool.SecretPaths)
+	return shown, err
+}
+
+// redactBinding also reports whether anything had to be replaced.
+func redactBinding(b tool.Binding, secretPaths []string) (shown tool.Binding, hidden bool, err error) {
+	text, err := canonical.Marshal(b)
+	if err != nil {
+		return b, false, err
+	}
+	text, found, err := tool.Redact(text, tool.PathsBelow("/arguments", secretPaths))
+	if err != nil || len(found) == 0 {
+		return b, false, err
+	}
+	if err := json.Unmarshal(text, &shown); err != nil {
+		return b, false, fmt.Errorf("reading the redacted binding: %w", err)
+	}
+	return shown, true, nil
+}
+
+// shownSubject is a subject as records and grants keep it. In a subject with text
+// that has the form of a key, that text is redacted and the digest of the whole
+// subject is appended, so that two different subjects stay different.
+func shownSubject(subject string) string {
+	safe := tool.RedactText(subject)
+	if safe == subject {
+		return subject
+	}
+	return safe + " " + canonical.Digest([]byte(subject))
+}
+
+// callKey says which asks are identical: one record serves them all.
+type callKey struct {
+	principal, onBehalfOf access.Principal
+	session, callDigest   string
+	// reason is that of the requester: people who said yes to one did not to another.
+	reason string
+}
+
+func keyOf(a Ask) callKey {
+	return callKey{a.Proposal.Caller.Principal, a.Proposal.Caller.OnBehalfOf, a.Proposal.Session, a.CallDigest, text.Visible(tool.RedactText(a.Prompt.RequesterReason))}
+}
+
+func keyOfRecord(r Record) callKey {
+	return callKey{r.RequestedBy, r.OnBehalfOf, r.Session, r.CallDigest, r.Prompt.RequesterReason}
+}

@@ -1,0 +1,99 @@
+package approval
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+)
+
+// payload is what a record holds of the call itself, which may be a file's content or
+// quote one. A store keeps it sealed.
+type payload struct {
+	Prompt  Prompt       `json:"prompt"`
+	Binding tool.Binding `json:"binding"`
+}
+
+// Sealed reports whether a store has to seal what people are shown of r. What is asked
+// about the gateway itself has nothing of a tool or of a workspace, unless it takes changes
+// back, and has to be answered also while the vault is locked.
+func (r Record) Sealed() bool {
+	return r.SubjectType != SubjectGatewayChange && r.SubjectType != SubjectDevicePairing || r.Prompt.Workspace != ""
+}
+
+// EncodeOutline returns the stored form of r without what EncodePayload has: prompt and
+// binding are an outline.
+func EncodeOutline(r Record) ([]byte, error) { return EncodeRecord(r.outline()) }
+
+// EncodePayload returns prompt and binding of r, RFC 8785 JSON, which a store seals.
+func EncodePayload(r Record) ([]byte, error) {
+	return canonical.Marshal(payload{r.Prompt, r.Binding})
+}
+
+// outline leaves of prompt and binding what the journal's events have of them, too.
+func (r Record) outline() Record {
+	r.Prompt = Prompt{Title: r.Prompt.Title, Severity: r.Prompt.Severity, Summary: r.Prompt.Summary, Arguments: json.RawMessage("{}"),
+		Workspace: r.Prompt.Workspace, Scopes: r.Prompt.Scopes, ExactOnly: r.Prompt.ExactOnly, AskedLately: r.Prompt.AskedLately, RequesterReason: r.Prompt.RequesterReason}
+	r.Binding = tool.Binding{
+		Principal: r.Binding.Principal, OnBehalfOf: r.Binding.OnBehalfOf,
+		Tool: r.Binding.Tool, ToolDefinitionDigest: r.Binding.ToolDefinitionDigest, Arguments: json.RawMessage("{}"),
+	}
+	return r
+}
+
+// Complete gives r, which was decoded from its outline, what EncodePayload returned.
+func (r *Record) Complete(text []byte) error {
+	var p payload
+	if err := json.Unmarshal(text, &p); err != nil {
+		return unreadable("approval", err)
+	}
+	r.Prompt, r.Binding, r.Withheld = p.Prompt, p.Binding, nil
+	return nil
+}
+
+// Withhold leaves r an outline, and says in its notes why.
+func (r *Record) Withhold(why error) {
+	r.Withheld, r.Request = why, nil
+	note := "What this is about cannot be shown."
+	if known := (&reason.Error{}); errors.As(why, &known) {
+		note = fmt.Sprintf("What this is about cannot be shown: %s: %s. %s", known.Code, known.Message, known.NextStep())
+	}
+	r.Prompt.Notes = []string{note}
+}
+
+// EncodeRecord returns the stored form of r: RFC 8785 JSON without the live
+// fields and without Request, which a store keeps beside it.
+func EncodeRecord(r Record) ([]byte, error) { return canonical.Marshal(r.Stored()) }
+
+// DecodeRecord reads the form of EncodeRecord.
+func DecodeRecord(text, request []byte) (Record, error) {
+	var r Record
+	if err := json.Unmarshal(text, &r); err != nil {
+		return Record{}, unreadable("approval", err)
+	}
+	if len(request) > 0 {
+		r.Request = json.RawMessage(request)
+	}
+	return r, nil
+}
+
+// unreadable is a row that is not what was stored.
+func unreadable(what string, err error) error {
+	return reason.Errorf(reason.VerificationFailed, "a stored %s cannot be read: %w", what, err).
+		WithRemedy("The store is damaged beside the journal. Keep the state directory, and restore a copy that verifies.")
+}
+
+// EncodeGrant returns the stored form of g, RFC 8785 JSON.
+func EncodeGrant(g Grant) ([]byte, error) { return canonical.Marshal(g) }
+
+// DecodeGrant reads the form of EncodeGrant.
+func DecodeGrant(text []byte) (Grant, error) {
+	var g Grant
+	if err := json.Unmarshal(text, &g); err != nil {
+		return Grant{}, unreadable("grant", err)
+	}
+	return g, nil
+}

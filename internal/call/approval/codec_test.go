@@ -1,0 +1,36 @@
+package approval_test
+
+import (
+	"testing"
+
+	"palyra/internal/call/approval"
+)
+
+// TestSealed: what people are shown of files is sealed in the store, also where the question is
+// about the gateway, and is so still when only the outline of a record could be read.
+func TestSealed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		subject   approval.SubjectType
+		workspace string
+		sealed    bool
+	}{
+		{approval.SubjectTool, "", true},
+		{approval.SubjectGatewayChange, "", false},
+		{approval.SubjectDevicePairing, "", false},
+		{approval.SubjectGatewayChange, "default", true},
+	} {
+		r := approval.Record{SubjectType: c.subject, Prompt: approval.Prompt{Workspace: c.workspace, Diff: "+secret"}}
+		if r.Sealed() != c.sealed {
+			t.Errorf("%s of workspace %q: sealed %t", c.subject, c.workspace, r.Sealed())
+		}
+		text, err := approval.EncodeOutline(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outline, err := approval.DecodeRecord(text, nil)
+		if err != nil || outline.Sealed() != c.sealed || outline.Prompt.Diff != "" {
+			t.Errorf("%s of workspace %q, its outline: sealed %t, %q, %v", c.subject, c.workspace, outline.Sealed(), outline.Prompt.Diff, err)
+		}
+	}
+}

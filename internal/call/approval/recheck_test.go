@@ -1,0 +1,67 @@
+package approval_test
+
+import (
+	"testing"
+	"time"
+
+	"palyra/internal/call/approval"
+	"palyra/internal/call/approval/approvaltest"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+)
+
+// What may happen between the decision and the start of a call by an approval.
+func TestRecheckOfApproval(t *testing.T) {
+	t.Parallel()
+	d := approvaltest.NewDesk(t)
+	unused := allowed(t, d, yes)
+	wantReason(t, d.Recheck(t.Context(), unused), reason.ApprovalConflict)
+	must.Do(t, d.Consume(t.Context(), unused))
+	if err := d.Recheck(t.Context(), unused); err != nil {
+		t.Errorf("control: a consumed approval: %v", err)
+	}
+
+	revoked := allowed(t, d, yes, otherArguments)
+	must.Get(d.RevokeApproval(t.Context(), bob, revoked.ApprovalID(), "stop"))(t)
+	wantReason(t, d.Recheck(t.Context(), revoked), reason.ApprovalRevoked)
+
+	gone := allowed(t, d, yes, otherSession)
+	must.Do(t, d.MarkRunsGone(t.Context()))
+	wantReason(t, d.Recheck(t.Context(), gone), reason.ApprovalExpired)
+	wantReason(t, d.Recheck(t.Context(), approval.Answer{}), reason.PermitRefused)
+}
+
+// Revoking the grant that the votes minted stops the call they were cast for.
+func TestRevokedGrantStopsItsFirstCall(t *testing.T) {
+	t.Parallel()
+	d := approvaltest.NewDesk(t)
+	a := allowed(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour})
+	must.Do(t, d.Consume(t.Context(), a))
+	if err := d.Recheck(t.Context(), a); err != nil {
+		t.Fatalf("control: before the revoke: %v", err)
+	}
+	rec := must.Get(d.Get(t.Context(), a.ApprovalID()))(t)
+	must.Get(d.RevokeGrant(t.Context(), bob, rec.GrantID, "stop"))(t)
+	wantReason(t, d.Recheck(t.Context(), a), reason.ApprovalRevoked)
+}
+
+// A grant whose time is up between the decision and the start starts nothing.
+func TestRecheckOfEndedGrant(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		d := approvaltest.NewDesk(t)
+		id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Minute})
+		a := must.Get(d.GrantAnswer(t.Context(), id, approvaltest.Ask(t)))(t)
+		must.Do(t, d.Consume(t.Context(), a))
+		time.Sleep(time.Minute)
+		wantReason(t, d.Recheck(t.Context(), a), reason.ApprovalExpired)
+	})
+}
+
+// Nothing was asked, so nothing can be used up; only a freeze stops the call.
+func TestNotNeededIsNotConsumed(t *testing.T) {
+	t.Parallel()
+	d := approvaltest.NewDesk(t)
+	wantReason(t, d.Consume(t.Context(), approval.NotNeeded()), reason.PermitRefused)
+	must.Check(t, d.Recheck(t.Context(), approval.NotNeeded()))
+}

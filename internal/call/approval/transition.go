@@ -1,0 +1,184 @@
+package approval
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+)
+
+// legal lists which state may follow which. A vote that does not settle a
+// record leaves it pending with a new version.
+var legal = map[State][]State{
+	"":      {Pending},
+	Pending: {Pending, Allowed, Denied, Expired, Cancelled},
+	Allowed: {Consumed, Revoked, Expired},
+}
+
+// errLate means that a record's time was up when something else was tried.
+var errLate = errors.New("approval: its time is up")
+
+// step is one transition: the expected state, the new one, and the events that are
+// journaled with it.
+type step struct {
+	id string
+	// from and version are compared; "" and 0 make a new record.
+	from    State
+	version int64
+	to      State
+	at      time.Time
+	// actor and note say who did it, and why.
+	actor, note string
+	// rewrite stores also what people are shown, and what is judged again.
+	rewrite bool
+	// change sets what else changes; it may be nil.
+	change func(*Record)
+	// events makes the journal events out of the record as it is after.
+	events func(Record) ([]event.Draft, error)
+}
+
+// transition is the one function that makes and changes records. It compares state
+// and version inside the transaction and writes the record together with its
+// events. When another change came first, the error is reason.ApprovalConflict and
+// names who made it. errLate means that the record's time is up, so that it can
+// only expire.
+func transition(tx Tx, s step) (Record, error) {
+	rec, err := current(tx, s)
+	if err != nil {
+		return rec, err
+	}
+	if !slices.Contains(legal[rec.State], s.to) {
+		return rec, fmt.Errorf("approval %s: no transition leads from %q to %q", s.id, rec.State, s.to)
+	}
+	if late(rec, s) {
+		return rec, errLate
+	}
+	apply(&rec, s)
+	drafts, err := s.events(rec)
+	if err != nil {
+		return rec, err
+	}
+	switch {
+	case s.from == "":
+		err = tx.InsertRecord(&rec)
+	case s.rewrite:
+		err = tx.RewriteRecord(&rec, s.from, s.version)
+	default:
+		err = tx.ReplaceRecord(&rec, s.from, s.version)
+	}
+	if err != nil {
+		return rec, fmt.Errorf("storing approval %s: %w", s.id, err)
+	}
+	tx.Emit(drafts...)
+	return rec, nil
+}
+
+// current returns the record as stored, after comparing it.
+func current(tx Tx, s step) (Record, error) {
+	if s.from == "" {
+		return Record{ID: s.id}, nil
+	}
+	rec, err := tx.Record(s.id)
+	if err != nil {
+		return rec, notFound(err, "approval", s.id)
+	}
+	if rec.State != s.from || rec.Version != s.version {
+		return rec, conflict(rec)
+	}
+	return rec, nil
+}
+
+// late reports whether the record's time is up and the step is not the expiry
+// itself: a late vote, cancel or use loses even before the timer has fired.
+func late(rec Record, s step) bool {
+	deadline := rec.deadline()
+	return s.to != Expired && s.to != Revoked && !deadline.IsZero() && !s.at.Before(deadline)
+}
+
+func apply(rec *Record, s step) {
+	if s.change != nil {
+		s.change(rec)
+	}
+	rec.State, rec.ChangedBy, rec.Note = s.to, s.actor, s.note
+	rec.Version++
+	if s.to == Allowed || s.to == Denied {
+		rec.AnsweredAt = s.at
+	}
+	if s.to.Terminal() {
+		rec.ClosedAt = s.at
+		rec.Request = nil // nobody judges it again, and it may hold secrets
+	}
+	if s.to != Pending {
+		rec.Missing, rec.Needs = "", nil
+	}
+}
+
+// conflict is the error of a step that came too late: it says what the record
+// is by now, and who made it so.
+func conflict(rec Record) *reason.Error {
+	at := rec.ClosedAt
+	if at.IsZero() {
+		at = rec.AnsweredAt
+	}
+	e := reason.Errorf(reason.ApprovalConflict, "approval %s changed in between: it has new votes", rec.ID)
+	if rec.State != Pending {
+		e = reason.Errorf(reason.ApprovalConflict, "approval %s is already %s, by %s at %s",
+			rec.ID, rec.State, rec.ChangedBy, at.Format(time.RFC3339))
+	}
+	return e.WithRemedy("Look at it with `palyra approvals show %s`.", rec.ID).
+		WithField("state", string(rec.State)).WithField("changed_by", rec.ChangedBy).
+		WithField("version", fmt.Sprint(rec.Version))
+}
+
+func notFound(err error, what, id string) error {
+	if errors.Is(err, ErrNotFound) {
+		return reason.Errorf(reason.NotFound, "there is no %s %s", what, text.Visible(id))
+	}
+	return fmt.Errorf("reading %s %s: %w", what, text.Visible(id), err)
+}
+
+// changeGrant is the one function that changes grants: it reads the grant inside
+// the transaction, refuses one that no longer stands, and writes it with its
+// events.
+func changeGrant(tx Tx, id string, change func(*Grant), events func(Grant) ([]event.Draft, error)) (Grant, error) {
+	g, err := tx.Grant(id)
+	if err != nil {
+		return g, notFound(err, "grant", id)
+	}
+	if g.closed() {
+		return g, grantClosed(g)
+	}
+	version := g.Version
+	change(&g)
+	g.Version++
+	drafts, err := events(g)
+	if err != nil {
+		return g, err
+	}
+	if err := tx.ReplaceGrant(g, version); err != nil {
+		return g, fmt.Errorf("storing grant %s: %w", id, err)
+	}
+	tx.Emit(drafts...)
+	return g, nil
+}
+
+// grantClosed says why a grant does not stand any more.
+func grantClosed(g Grant) *reason.Error {
+	if !g.RevokedAt.IsZero() {
+		return reason.Errorf(reason.ApprovalRevoked, "grant %s was revoked by %s at %s", g.ID, g.RevokedBy, g.RevokedAt.Format(time.RFC3339)).
+			WithField("changed_by", g.RevokedBy)
+	}
+	at, note := g.EndedAt, g.EndNote
+	if at.IsZero() && g.usedUp() {
+		return reason.Errorf(reason.ApprovalExpired, "grant %s is used up: it was for %d calls", g.ID, g.MostUses).
+			WithRemedy("Propose the call again: a person is asked.")
+	}
+	if at.IsZero() {
+		at, note = g.ExpiresAt, "its time was up"
+	}
+	return reason.Errorf(reason.ApprovalExpired, "grant %s ended at %s: %s", g.ID, at.Format(time.RFC3339), note)
+}

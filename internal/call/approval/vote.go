@@ -1,0 +1,195 @@
+package approval
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+	"palyra/internal/identity/passkey"
+)
+
+// Scope is how long a yes holds.
+type Scope string
+
+// The scopes. Once is used up by one call; session and timeboxed mint a Grant.
+const (
+	Once      Scope = "once"
+	Session   Scope = "session"
+	Timeboxed Scope = "timeboxed"
+)
+
+// Match is which calls a grant covers.
+type Match string
+
+// The matchers: the same call digest, the tool's own subject, or any call of
+// the tool (which needs the permission approval.grant_broad).
+const (
+	MatchExact   Match = "exact"
+	MatchSubject Match = "subject"
+	MatchTool    Match = "tool"
+)
+
+// width orders the matchers from narrow to wide.
+func (m Match) width() int {
+	switch m {
+	case MatchExact:
+		return 0
+	case MatchSubject:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// Vote is one user's answer to a record.
+type Vote struct {
+	User  access.Principal `json:"user"`
+	Roles []access.Role    `json:"roles"`
+	// Device and Surface say where the vote came from.
+	Device  string         `json:"device"`
+	Surface access.Surface `json:"surface"`
+	Paired  bool           `json:"paired"`
+	Present bool           `json:"present"`
+	// Transport is how the voter reached the gateway.
+	Transport access.Transport `json:"transport,omitempty"`
+	Allow     bool             `json:"allow"`
+	Scope     Scope            `json:"scope"`
+	// TTL is how long a grant may live, in nanoseconds; zero for scope once.
+	TTL time.Duration `json:"ttl_ns"`
+	// Uses is how many calls a grant may let through; zero for no such bound.
+	Uses   int64  `json:"uses,omitempty"`
+	Match  Match  `json:"match"`
+	Reason string `json:"reason"`
+	// ShownDigest is the call digest that the approver was shown.
+	ShownDigest string    `json:"shown_digest"`
+	At          time.Time `json:"at"`
+	// Passkey is what the voter's passkey signed, where that is how it was present: who
+	// has the passkey's enrolment can check the vote by it (Said).
+	Passkey *passkey.Assertion `json:"passkey,omitempty"`
+}
+
+// Said is what the passkey of a voter signs of its vote on a record.
+func (v Vote) Said(gateway, approvalID string) passkey.Vote {
+	decision := "deny"
+	if v.Allow {
+		decision = "allow"
+	}
+	said := passkey.Vote{
+		Gateway: gateway, Voter: v.User.String(), Approval: approvalID, CallDigest: v.ShownDigest, Decision: decision,
+		Scope: string(v.Scope), Match: string(v.Match), TTL: v.TTL, Uses: v.Uses, Reason: v.Reason, Surface: string(v.Surface),
+	}
+	if v.Passkey != nil {
+		said.Version, said.Nonce = v.Passkey.Version, v.Passkey.Nonce
+	}
+	return said
+}
+
+// Ballot is what a user sends to Decide.
+type Ballot struct {
+	Allow bool
+	// Scope is once when empty.
+	Scope Scope
+	// TTL is required for timeboxed (1 min to 7 d); for session it may shorten
+	// the 8 h; for once it must be zero.
+	TTL time.Duration
+	// Uses is how many more calls the grant lets through: 1 to MaxUses, or 0 for
+	// as many as come in its time; 0 for once.
+	Uses int64
+	// Match is exact when empty.
+	Match  Match
+	Reason string
+	// ShownDigest, when given, must be the record's call digest.
+	ShownDigest string
+	// ShownVersion, when given, must be the record's version: then nothing happened to it
+	// since it was shown.
+	ShownVersion int64
+	// Passkey is a proof that was checked; its Version must be the record's.
+	Passkey *passkey.Assertion
+}
+
+// MaxUses is the most uses that a grant can be bound to; more is no bound.
+const MaxUses = 1000
+
+// MaxReason is the longest reason of a vote, cancel, revoke or freeze, in bytes.
+const MaxReason = 4096
+
+// check returns the ballot with its defaults filled in.
+func (b Ballot) check(l Limits) (Ballot, error) {
+	if err := checkReason(b.Reason); err != nil {
+		return b, err
+	}
+	if !b.Allow {
+		b.Scope, b.Match, b.TTL, b.Uses = Once, MatchExact, 0, 0
+		return b, nil
+	}
+	if b.Scope == "" {
+		b.Scope = Once
+	}
+	if b.Match == "" {
+		b.Match = MatchExact
+	}
+	if b.Match != MatchExact && b.Match != MatchSubject && b.Match != MatchTool {
+		return b, reason.Errorf(reason.InvalidInput, "match %q: want exact, subject or tool", b.Match)
+	}
+	if b.Uses < 0 || b.Uses > MaxUses {
+		return b, reason.Errorf(reason.InvalidInput, "%d uses: want 1 to %d, or none for as many as come in its time", b.Uses, MaxUses)
+	}
+	return b.checkScope(l)
+}
+
+func (b Ballot) checkScope(l Limits) (Ballot, error) {
+	switch b.Scope {
+	case Once:
+		if b.TTL != 0 || b.Uses != 0 || b.Match != MatchExact {
+			return b, reason.Errorf(reason.InvalidInput, "scope once takes no ttl, no uses and no matcher but exact").
+				WithRemedy("Leave them out, or choose scope session or timeboxed.")
+		}
+		return b, nil
+	case Session:
+		if b.TTL == 0 {
+			b.TTL = l.SessionGrant
+		}
+		return b, checkTTL(b.TTL, l.GrantTTLMin, l.SessionGrant)
+	case Timeboxed:
+		return b, checkTTL(b.TTL, l.GrantTTLMin, l.GrantTTLMax)
+	default:
+		return b, reason.Errorf(reason.InvalidInput, "scope %q: want once, session or timeboxed", b.Scope)
+	}
+}
+
+func checkTTL(ttl, least, most time.Duration) error {
+	if ttl < least || ttl > most {
+		return reason.Errorf(reason.InvalidInput, "ttl %s: want %s to %s", ttl, least, most)
+	}
+	return nil
+}
+
+func checkReason(text string) error {
+	switch {
+	case len(text) > MaxReason:
+		return reason.Errorf(reason.InputTooLarge, "reason of %d bytes: at most %d", len(text), MaxReason)
+	case !utf8.ValidString(text), strings.ContainsRune(text, 0):
+		return reason.Errorf(reason.InvalidUTF8, "reason is not valid UTF-8 or holds a NUL")
+	default:
+		return nil
+	}
+}
+
+// vote makes the vote of a caller out of a checked ballot.
+func (b Ballot) vote(c access.Caller, at time.Time) Vote {
+	return Vote{
+		User: c.Principal, Roles: c.Roles, Device: c.DeviceID,
+		Surface: c.Surface, Paired: c.Paired, Present: c.Present, Transport: c.Transport,
+		Allow: b.Allow, Scope: b.Scope, TTL: b.TTL, Uses: b.Uses, Match: b.Match, Reason: b.Reason,
+		ShownDigest: b.ShownDigest, At: at, Passkey: b.Passkey,
+	}
+}
+
+// Said is what the passkey of a caller signs of a vote: the ballot with its defaults
+// filled in.
+func (d *Desk) Said(caller access.Caller, gateway, approvalID string, b Ballot) (passkey.Vote, error) {
+	b, err := b.check(d.limits)
+	return b.vote(caller, time.Time{}).Said(gateway, approvalID), err
+}

@@ -1,0 +1,160 @@
+package approval
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+
+	"palyra/internal/core/reason"
+)
+
+// Watch calls fn with every record that changes, in the order of revisions,
+// until ctx ends or fn returns an error, which it returns. A record that
+// changed several times between two calls of fn comes once, in its newest form.
+//
+// When after is 0, Watch begins with the records that are pending or allowed. When
+// after is a revision that the client received, Watch begins with everything that
+// changed since, so that a client which reconnects misses nothing; it may see a
+// record twice.
+//
+// Watch calls opened, which may be nil, before the first fn: a record that changes
+// after that is delivered. An error of opened ends Watch, which returns it.
+func (d *Desk) Watch(ctx context.Context, after int64, opened func() error, fn func(Record) error) error {
+	resumed := after > 0
+	if !resumed {
+		var err error
+		if after, err = d.store.LastRevision(ctx); err != nil {
+			return fmt.Errorf("watching approvals: %w", err)
+		}
+	}
+	if opened != nil {
+		if err := opened(); err != nil {
+			return err
+		}
+	}
+	if !resumed {
+		f := Filter{Traits: Traits{States: []State{Pending, Allowed}}}
+		if err := d.eachRecord(ctx, f, func(rec Record) error { return fn(d.live(rec)) }); err != nil {
+			return err
+		}
+	}
+	for {
+		changed := d.nextChange()
+		page, err := d.store.Changes(ctx, after, MaxPage)
+		if err != nil {
+			return fmt.Errorf("watching approvals: %w", err)
+		}
+		for _, rec := range page {
+			if err := fn(d.live(rec)); err != nil {
+				return err
+			}
+			after = rec.Revision
+		}
+		if len(page) == MaxPage {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.stopping:
+			return errStopping()
+		case <-changed:
+		}
+	}
+}
+
+// eachRecord calls fn with every record that the filter admits.
+func (d *Desk) eachRecord(ctx context.Context, f Filter, fn func(Record) error) error {
+	f.PageSize = MaxPage
+	for {
+		page, next, err := d.store.Records(ctx, f)
+		if err != nil {
+			return fmt.Errorf("reading approvals: %w", err)
+		}
+		for _, rec := range page {
+			if err := fn(rec); err != nil {
+				return err
+			}
+		}
+		if f.PageToken = next; next == "" {
+			return nil
+		}
+	}
+}
+
+func (d *Desk) nextChange() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changed
+}
+
+// Trailer proves that an export is complete.
+type Trailer struct {
+	// Records is how many were exported.
+	Records int64 `json:"records"`
+	// Digest is "sha256:<hex>" over the lines of all records in order: each is
+	// the record's RFC 8785 JSON and a newline.
+	Digest string `json:"digest"`
+	// Revision is the highest revision when the export began.
+	Revision int64 `json:"revision"`
+}
+
+// Line returns the line of a record in an export: its RFC 8785 JSON, without
+// live fields, and a newline.
+func (r Record) Line() ([]byte, error) {
+	text, err := EncodeRecord(r)
+	if err != nil {
+		return nil, err
+	}
+	return append(text, '\n'), nil
+}
+
+// Tally adds up the lines of an export, for the gateway that writes the trailer and
+// the client that checks it.
+type Tally struct {
+	count int64
+	sum   hash.Hash
+}
+
+// NewTally returns an empty tally.
+func NewTally() *Tally { return &Tally{sum: sha256.New()} }
+
+// Add counts one line, newline included.
+func (t *Tally) Add(line []byte) {
+	t.count++
+	t.sum.Write(line) // a hash never fails
+}
+
+// Trailer returns the trailer of the lines so far.
+func (t *Tally) Trailer(revision int64) Trailer {
+	return Trailer{Records: t.count, Digest: "sha256:" + hex.EncodeToString(t.sum.Sum(nil)), Revision: revision}
+}
+
+// Export calls write with the line of every record that the filter admits, newest first, and
+// returns the trailer. Each record is as view returns it. Page size and token of the filter do
+// not count. Records that are created meanwhile are left out.
+func (d *Desk) Export(ctx context.Context, f Filter, view func(Record) Record, write func(line []byte) error) (Trailer, error) {
+	revision, err := d.store.LastRevision(ctx)
+	if err != nil {
+		return Trailer{}, fmt.Errorf("exporting approvals: %w", err)
+	}
+	if now := d.now(); f.Until.IsZero() || now.Before(f.Until) {
+		f.Until = now
+	}
+	f.PageToken = ""
+	tally := NewTally()
+	err = d.eachRecord(ctx, f, func(rec Record) error {
+		if reason.Of(rec.Withheld) == reason.VaultLocked { // an export is whole
+			return rec.Withheld
+		}
+		line, err := view(rec.Stored()).Line()
+		if err != nil {
+			return err
+		}
+		tally.Add(line)
+		return write(line)
+	})
+	return tally.Trailer(revision), err
+}

@@ -1,0 +1,252 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"palyra/internal/call/approval"
+	"palyra/internal/call/decision"
+	"palyra/internal/call/record"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+)
+
+const (
+	// mostProtected bounds the protected paths of one commit: nobody could look
+	// at more.
+	mostProtected = 1000
+	// mostNamed bounds the paths that a note lists, and the bytes of those that
+	// a subject does.
+	mostNamed, mostSubject = 20, 512
+)
+
+// commit decides whether what a call changed in its copy of a workspace may be
+// applied. It is a decision of its own: policy is asked about workspace.commit,
+// people where policy wants them, and the answer is durable before it is
+// returned. Whatever goes wrong keeps the workspace as it is.
+//
+// ctx is the call's. Its end ends the wait, and the changes are discarded.
+func (c *call) commit(ctx context.Context, r *tool.CommitRequest, observe func(Event)) (tool.CommitRuling, error) {
+	g, err := c.gate(r, observe)
+	if err != nil {
+		return tool.CommitRuling{}, err
+	}
+	return g.pass(ctx, r)
+}
+
+// gate decides whether the changes of a call may be committed to its workspace. It
+// is an authorization like that of the call, with the change set in the place of
+// the arguments.
+type gate struct {
+	authorization
+	// ruled is what is journaled of the ruling.
+	ruled record.Gated
+}
+
+func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*gate, error) {
+	facts := r.Facts
+	if len(facts.Protected) > mostProtected {
+		facts.Protected = facts.Protected[:mostProtected]
+	}
+	if len(facts.Top) > mostProtected {
+		facts.Top = facts.Top[:mostProtected]
+	}
+	arguments, err := canonical.Marshal(commitArguments{facts})
+	if err != nil {
+		return nil, err
+	}
+	g := &gate{authorization: authorization{
+		Pipeline: c.Pipeline, sub: c.sub, observe: observe, counted: c.counted, ran: &c.authorization,
+		proposal: c.proposal, plan: c.plan, request: c.request, budget: c.budget,
+		subjectID: approval.CommitSubject + facts.Workspace + ":" + facts.Root,
+	}}
+	g.proposal.Input, g.proposal.Tool.SecretPaths = arguments, nil
+	g.plan.Injections = nil
+	g.proposal.Tool.Title = "Commit changes to workspace " + facts.Workspace
+
+	if g.plan.Subject, err = commitSubject(facts, c.plan.Subject); err != nil {
+		return nil, err
+	}
+	g.plan.SubjectCovers = commitCovers(facts, c.plan.SubjectCovers)
+	g.plan.Binding.Arguments = arguments
+	g.plan.Preview = r.Preview
+	g.plan.Preview.Notes = slices.Concat(r.Preview.Notes, commitNotes(facts))
+	if g.plan.Preview.Summary == "" {
+		g.plan.Preview.Summary = fmt.Sprintf("Apply to workspace %s what the call changed: %d added, %d modified, %d deleted.",
+			facts.Workspace, facts.Added, facts.Modified, facts.Deleted)
+	}
+	if g.digest, err = g.plan.Binding.Digest(); err != nil {
+		return nil, err
+	}
+	g.request.Args, g.request.Commit, g.request.Time = nil, &facts, time.Now().UTC()
+	g.request.SessionFacts = c.counted.Facts()
+
+	g.ruled = record.Gated{ProposalID: c.proposal.ID, DecisionID: c.decisionID, CallDigest: g.digest, Facts: facts, Files: r.Files}
+	files, err := canonical.Marshal(notNil(r.Files))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) > inlineArguments {
+		g.ruled.Files, g.ruled.FilesBlob = nil, canonical.Digest(files)
+		g.pending.Blobs = append(g.pending.Blobs, files)
+	}
+	return g, nil
+}
+
+// commitArguments is what an approval of a commit binds to, beside the call.
+type commitArguments struct {
+	Commit tool.CommitFacts `json:"commit"`
+}
+
+// commitSubject is what a grant with the matcher subject covers: changes by the
+// same program to the same workspace, of exactly the same protected paths.
+func commitSubject(f tool.CommitFacts, by string) (string, error) {
+	paths, err := canonical.Marshal(notNil(f.Protected))
+	if err != nil {
+		return "", err
+	}
+	what := string(paths)
+	if len(what) > mostSubject {
+		what = fmt.Sprintf("%d protected paths, %s", len(f.Protected), canonical.Digest(paths))
+	}
+	subject := approval.CommitSubject + f.Workspace + ":" + what
+	if by != "" {
+		subject += " by " + by
+	}
+	return subject, nil
+}
+
+// commitCovers says it in words: whatever such a call changes in the same
+// protected files.
+func commitCovers(f tool.CommitFacts, by string) string {
+	if by == "" || len(f.Protected) > mostNamed {
+		return ""
+	}
+	where := "workspace " + f.Workspace
+	if len(f.Protected) > 0 {
+		where += ", of protected files exactly " + strings.Join(f.Protected, ", ")
+	}
+	return "whatever is changed in " + where + ", by " + by
+}
+
+// commitNotes say what a person should look at.
+func commitNotes(f tool.CommitFacts) []string {
+	var notes []string
+	if len(f.Protected) > 0 {
+		named := f.Protected[:min(len(f.Protected), mostNamed)]
+		note := "Protected paths: " + strings.Join(named, ", ")
+		if more := len(f.Protected) - len(named); more > 0 {
+			note += fmt.Sprintf(", and %d more that the arguments list", more)
+		}
+		notes = append(notes, note)
+	}
+	if len(f.Classes) > 0 {
+		notes = append(notes, "They are protected because of: "+strings.Join(f.Classes, ", "))
+	}
+	if f.ExitCode != 0 {
+		notes = append(notes, fmt.Sprintf("The program ended with exit code %d.", f.ExitCode))
+	}
+	return notes
+}
+
+// pass settles the commit and records what came of it.
+func (g *gate) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuling, error) {
+	err := g.settleCommit(ctx, r)
+	if reason.Of(err) == reason.JournalUnavailable {
+		return tool.CommitRuling{}, err
+	}
+	var why *reason.Error
+	if err = cut(ctx, err); err != nil {
+		why = g.because(ctx, err)
+	}
+	g.rule(decision.Make(g.decisionInput()), why)
+	if g.verdict.SnapshotDigest() != "" {
+		verdict := record.VerdictOf(g.verdict)
+		g.ruled.Verdict = &verdict
+	}
+	err = g.writeDecision(ctx, g.ruled.Allowed,
+		func() (event.Draft, error) { return newRedacted(event.Gated, g.proposal, &g.ruled) },
+		func(lost *reason.Error) { g.rule(decision.Record{}, lost) })
+	if err != nil {
+		return tool.CommitRuling{}, err
+	}
+	// A revoke, of the answer or of the caller, a freeze and the end of the call beat a yes
+	// that is recorded.
+	if g.ruled.Allowed {
+		if err := cut(ctx, g.stands(ctx, g.answer)); err != nil {
+			g.rule(decision.Record{}, g.because(ctx, err))
+		}
+	}
+	ruling := g.ruling()
+	g.observe(Event{Ruling: &ruling})
+	return ruling, nil
+}
+
+// settleCommit gets verdict and answer, unless the changes are too many to
+// decide on or the call has ended.
+func (g *gate) settleCommit(ctx context.Context, r *tool.CommitRequest) error {
+	if n := len(r.Facts.Protected); n > mostProtected {
+		return reason.Errorf(reason.CommitRefused, "%d protected paths changed, and at most %d are decided on at once", n, mostProtected)
+	}
+	if n := len(r.Facts.Top); n > mostProtected {
+		return reason.Errorf(reason.CommitRefused, "%d directories at the top of the workspace changed, and at most %d are decided on at once", n, mostProtected)
+	}
+	if err := cut(ctx, nil); err != nil {
+		return err
+	}
+	// A stop of the gateway ends the question, too: what it is about is gone then.
+	asking, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	return g.settle(asking)
+}
+
+// cut is why the call ended, if it did, else err.
+func cut(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	known := &reason.Error{}
+	switch cause := context.Cause(ctx); {
+	case errors.As(cause, &known):
+		return known
+	case errors.Is(cause, context.DeadlineExceeded):
+		return reason.Errorf(reason.TimedOut, "the call ran into its deadline while it waited")
+	default:
+		return reason.Errorf(reason.Cancelled, "the call was cancelled while it waited: %w", cause)
+	}
+}
+
+// rule sets what was decided; why, unless nil, refuses.
+func (g *gate) rule(d decision.Record, why *reason.Error) {
+	p := &g.ruled
+	p.Allowed, p.ApprovalID, p.GrantID = d.Allowed, d.ApprovalID, d.GrantID
+	p.Reason, p.Message, p.Remedy = d.Reason, d.Message, d.Remedy
+	if p.Reason == reason.PolicyDenied {
+		p.Reason, p.Message = reason.CommitRefused, "policy does not allow these changes; the workspace is as it was"
+	}
+	if why != nil {
+		p.Allowed, p.Reason, p.Message, p.Remedy = false, why.Code, why.Message, why.NextStep()
+	}
+}
+
+func (g *gate) ruling() tool.CommitRuling {
+	p := &g.ruled
+	return tool.CommitRuling{
+		Allowed: p.Allowed, ApprovalID: p.ApprovalID, GrantID: p.GrantID,
+		Reason: string(p.Reason), Message: p.Message, Remedy: p.Remedy,
+	}
+}
+
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

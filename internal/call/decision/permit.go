@@ -1,0 +1,78 @@
+package decision
+
+import (
+	"sync/atomic"
+	"time"
+
+	"palyra/internal/core/reason"
+)
+
+// ErrNoPermit is returned for a nil, zero, spent or expired permit.
+var ErrNoPermit = reason.Errorf(reason.PermitRefused, "no valid permit")
+
+// Permit is the single-use token that lets dispatch run one call. Only Mint
+// fills one: a nil or a zero Permit opens nothing.
+type Permit struct {
+	// spent is shared by copies of a permit; it is nil unless Mint filled it.
+	spent          *atomic.Bool
+	proposalID     string
+	callDigest     string
+	factsDigest    string
+	snapshotDigest string
+	expires        time.Time
+}
+
+// Mint makes the permit for a call that Make allows, and returns nil for one that
+// Make denies. The caller has made the decision durable before, or, for a tool
+// without effects, makes it durable together with the outcome.
+func Mint(in *Input) *Permit {
+	if refuse(in) != nil {
+		return nil
+	}
+	return &Permit{
+		spent:          new(atomic.Bool),
+		proposalID:     in.ProposalID,
+		callDigest:     in.CallDigest,
+		factsDigest:    in.FactsDigest,
+		snapshotDigest: in.Verdict.SnapshotDigest(),
+		expires:        in.Now.Add(PermitLife),
+	}
+}
+
+// Presented is what dispatch is about to run.
+type Presented struct {
+	ProposalID string
+	CallDigest string
+	// FactsDigest is of the facts as they were found now (policy.BoundDigest).
+	FactsDigest    string
+	SnapshotDigest string
+	Now            time.Time
+}
+
+// Redeem spends the permit, whatever the result: a permit that was shown for
+// the wrong call is gone. It returns ErrNoPermit, or an error with reason
+// APPROVAL_BINDING_MISMATCH that names what differs.
+func (p *Permit) Redeem(now Presented) error {
+	if p == nil || p.spent == nil || p.spent.Swap(true) {
+		return ErrNoPermit
+	}
+	if now.Now.IsZero() || now.Now.After(p.expires) {
+		return reason.Errorf(reason.PermitRefused, "the permit expired at %s", p.expires.UTC().Format(time.RFC3339))
+	}
+	switch {
+	case p.proposalID != now.ProposalID:
+		return mismatch("proposal", p.proposalID, now.ProposalID)
+	case p.callDigest != now.CallDigest:
+		return mismatch("call_digest", p.callDigest, now.CallDigest)
+	case p.factsDigest != now.FactsDigest:
+		return mismatch("facts_digest", p.factsDigest, now.FactsDigest)
+	case p.snapshotDigest != now.SnapshotDigest:
+		return mismatch("snapshot_digest", p.snapshotDigest, now.SnapshotDigest)
+	}
+	return nil
+}
+
+func mismatch(field, was, is string) error {
+	return reason.Errorf(reason.BindingMismatch, "the permit is for %s %s and the call has %s", field, was, is).
+		WithField("field", field)
+}

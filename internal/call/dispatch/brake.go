@@ -1,0 +1,74 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+
+	"palyra/internal/core/reason"
+)
+
+var errFrozen = reason.Errorf(reason.GatewayFrozen, "an operator froze the gateway")
+
+// brake stops what runs and keeps anything new from starting.
+type brake struct {
+	mu     sync.Mutex
+	frozen bool
+	// running holds the cancel functions of calls in flight, by arrival.
+	running map[int]context.CancelCauseFunc
+	next    int
+}
+
+// enter registers a call; release must be called when it ended.
+func (b *brake) enter(ctx context.Context) (context.Context, func(), error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.frozen {
+		return nil, nil, errFrozen
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	if b.running == nil {
+		b.running = make(map[int]context.CancelCauseFunc)
+	}
+	id := b.next
+	b.next++
+	b.running[id] = cancel
+	return ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.running, id)
+		cancel(nil)
+	}, nil
+}
+
+// Freeze keeps new calls from starting and cancels those that run. It returns
+// how many it cancelled.
+func (r *Router) Freeze() int {
+	r.brake.mu.Lock()
+	defer r.brake.mu.Unlock()
+	r.brake.frozen = true
+	for _, cancel := range r.brake.running {
+		cancel(errFrozen)
+	}
+	return len(r.brake.running)
+}
+
+// Thaw lets calls start again.
+func (r *Router) Thaw() {
+	r.brake.mu.Lock()
+	defer r.brake.mu.Unlock()
+	r.brake.frozen = false
+}
+
+// Frozen reports whether calls are kept from starting.
+func (r *Router) Frozen() bool {
+	r.brake.mu.Lock()
+	defer r.brake.mu.Unlock()
+	return r.brake.frozen
+}
+
+// InFlight counts the calls that run now.
+func (r *Router) InFlight() int {
+	r.brake.mu.Lock()
+	defer r.brake.mu.Unlock()
+	return len(r.brake.running)
+}

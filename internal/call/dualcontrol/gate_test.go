@@ -1,0 +1,488 @@
+package dualcontrol_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"palyra/internal/call/approval"
+	"palyra/internal/call/approval/approvaltest"
+	"palyra/internal/call/dualcontrol"
+	"palyra/internal/call/policy"
+	"palyra/internal/call/policy/policytest"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/provenance"
+	"palyra/internal/core/reason"
+)
+
+// forbidsEverything leaves nobody anything, as far as policies reach.
+const forbidsEverything = `@id("nothing") @reason("nobody does anything")
+forbid(principal, action, resource);`
+
+var (
+	yes = approval.Ballot{Allow: true}
+	no  = approval.Ballot{Reason: "not now"}
+)
+
+// members are those of a test; it is access.MemberStore.
+type members []access.Member
+
+func (m members) Members(context.Context) ([]access.Member, error) { return m, nil }
+
+func user(name string, roles ...access.Role) access.Member {
+	return access.Member{Principal: access.User(name), Roles: roles, CreatedAt: policytest.Now}
+}
+
+// world is a desk with the judge of this package. Ann and bob are owners, cyd is an
+// admin, dan an operator, eve an auditor; policy lets nobody do anything.
+type world struct {
+	t        *testing.T
+	desk     *approval.Desk
+	store    *approvaltest.Memory
+	gate     *dualcontrol.Gate
+	registry *access.Registry
+	engine   *policy.Engine
+	history  provenance.History
+	dead     map[string]bool
+	sessions map[string]bool
+	team     members
+}
+
+func newWorld(t *testing.T, policies string) *world {
+	t.Helper()
+	people := members{
+		user("ann", access.RoleOwner), user("bob", access.RoleOwner), user("cyd", access.RoleAdmin),
+		user("dan", access.RoleOperator), user("eve", access.RoleAuditor),
+		{Principal: access.Agent("helper"), Owner: access.User("cyd"), Roles: []access.Role{access.RoleAgent}},
+	}
+	w := &world{t: t, store: approvaltest.NewMemory(), dead: map[string]bool{}, sessions: map[string]bool{}, team: people}
+	w.registry = must.Get(access.NewRegistry(t.Context(), people, nil))(t)
+	w.engine = policytest.Engine(t, policytest.Options{Policies: policies, Members: people})
+	w.desk = approvaltest.Open(t, w.store, dualcontrol.Judge{Calls: &approvaltest.Judge{Need: 1}, People: w.people()}, approval.Limits{})
+	approvaltest.Start(t, w.desk)
+	w.gate = dualcontrol.New(dualcontrol.Config{Desk: w.desk, People: w.people()})
+	return w
+}
+
+func (w *world) people() dualcontrol.People {
+	return dualcontrol.People{
+		Members: w.registry, Engine: w.engine, History: func() provenance.History { return w.history },
+		LiveDevice: func(id string) bool { return !w.dead[id] }, Session: func(id string) bool { return w.sessions[id] },
+	}
+}
+
+// change is ann's question about dan's roles.
+func change(details string) dualcontrol.Question {
+	return dualcontrol.Question{
+		Type: approval.SubjectGatewayChange, ID: "member:user:dan", Title: "Give user:dan the role admin",
+		Summary: "user:ann wants to give user:dan the role admin.", Details: map[string]string{"roles": details},
+		Requester: approvaltest.Caller("ann", access.RoleOwner),
+	}
+}
+
+func pairing() dualcontrol.Question {
+	q := change("x")
+	q.Type, q.ID, q.Rule = approval.SubjectDevicePairing, "device:new", dualcontrol.Rule{Not: "device-new"}
+	return q
+}
+
+// asked is a question that waits.
+type asked struct {
+	w      *world
+	record approval.Record
+	leave  context.CancelFunc
+	done   chan outcome
+}
+
+type outcome struct {
+	yes dualcontrol.Yes
+	err error
+}
+
+func (w *world) ask(q dualcontrol.Question) *asked {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	a := &asked{w: w, leave: cancel, done: make(chan outcome, 1)}
+	records := make(chan approval.Record, 16)
+	go func() {
+		y, err := w.gate.Ask(ctx, q, func(r *approval.Record) { records <- *r })
+		a.done <- outcome{y, err}
+	}()
+	select {
+	case a.record = <-records:
+	case o := <-a.done:
+		w.t.Fatalf("not asked: %v", o.err)
+	}
+	return a
+}
+
+func (a *asked) vote(name string, b approval.Ballot) (approval.Record, error) {
+	return a.w.desk.Decide(a.w.t.Context(), approvaltest.Caller(name), a.record.ID, b)
+}
+
+// pending fails the test unless the question still waits.
+func (a *asked) pending() {
+	a.w.t.Helper()
+	if r := must.Get(a.w.desk.Get(a.w.t.Context(), a.record.ID))(a.w.t); r.State != approval.Pending {
+		a.w.t.Errorf("it is %s", r.State)
+	}
+}
+
+func want(t *testing.T, err error, code reason.Code) {
+	t.Helper()
+	if reason.Of(err) != code {
+		t.Errorf("%v, want %s", err, code)
+	}
+}
+
+// A question shows what would change, by whom and from where, and its one answer is
+// for once. The digest binds the details.
+func TestQuestion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, forbidsEverything)
+	a := w.ask(change("admin"))
+	r := a.record
+	if !r.AboutGateway() || r.Binding.Tool != approval.ChangeTool || r.RequestedBy != access.User("ann") || r.Device != "device-ann" || r.Severity != "high" {
+		t.Errorf("%+v", r)
+	}
+	var shown struct {
+		Subject string            `json:"subject"`
+		Change  map[string]string `json:"change"`
+	}
+	must.Do(t, json.Unmarshal(r.Prompt.Arguments, &shown))
+	if shown.Subject != "member:user:dan" || shown.Change["roles"] != "admin" || !strings.Contains(r.Prompt.Summary, "user:ann wants") {
+		t.Errorf("%+v, %q", shown, r.Prompt.Summary)
+	}
+	if len(r.Prompt.Scopes) != 1 || r.Prompt.Scopes[0].Scope != approval.Once {
+		t.Errorf("%+v", r.Prompt.Scopes)
+	}
+	for _, b := range []approval.Ballot{
+		{Allow: true, Scope: approval.Session}, {Allow: true, Scope: approval.Timeboxed, TTL: 3600e9},
+		{Allow: true, Scope: approval.Timeboxed, TTL: 3600e9, Match: approval.MatchTool},
+	} {
+		_, err := a.vote("bob", b)
+		want(t, err, reason.InvalidInput)
+	}
+	_, err := a.vote("bob", approval.Ballot{Allow: true, ShownDigest: "sha256:other"})
+	want(t, err, reason.DigestMismatch)
+	other := w.ask(change("owner"))
+	if other.record.CallDigest == r.CallDigest || other.record.ID == r.ID {
+		t.Error("other details are the same question")
+	}
+	must.Get(a.vote("bob", approval.Ballot{Allow: true, ShownDigest: r.CallDigest}))(t)
+	if o := <-a.done; o.err != nil || o.yes.ApprovalID() != r.ID {
+		t.Errorf("%+v", o)
+	}
+	other.pending()
+}
+
+// Whoever answers stands in code: policies that forbid everything keep nobody from
+// it, and those that allow everything let nobody in.
+func TestWhoAnswersAChange(t *testing.T) {
+	t.Parallel()
+	const allowsEverything = `@id("everything")
+permit(principal, action in [Action::"approval.*", Action::"access.*", Action::"policy.*", Action::"gateway.*", Action::"device.pair"], resource);`
+	for _, policies := range []string{forbidsEverything, allowsEverything} {
+		w := newWorld(t, policies)
+		for name, ok := range map[string]bool{"ann": false, "bob": true, "cyd": true, "dan": false, "eve": false, "nobody": false} {
+			a := w.ask(change(name))
+			switch _, err := a.vote(name, yes); {
+			case ok && err == nil:
+				must.Do(t, (<-a.done).err)
+			case ok || reason.Of(err) != reason.PermissionDenied:
+				t.Errorf("%s: %v", name, err)
+			default:
+				a.pending()
+			}
+		}
+	}
+}
+
+// Nobody who could be the requester, and nobody whose device is gone, answers; tokens
+// and what is no paired device answer nothing.
+func TestWhoDoesNotCount(t *testing.T) {
+	t.Parallel()
+	did := func(kind provenance.Kind, member string, by ...string) provenance.Act {
+		act := provenance.Act{Member: access.User(member), Kind: kind}
+		for _, name := range by {
+			act.By = append(act.By, access.User(name))
+		}
+		return act
+	}
+	for name, c := range map[string]struct {
+		history provenance.History
+		prepare func(*world)
+		ok      bool
+	}{
+		"nobody made anybody":            {ok: true},
+		"ann made bob":                   {history: provenance.History{did(provenance.Made, "bob", "ann")}},
+		"bob made ann":                   {history: provenance.History{did(provenance.Made, "ann", "bob")}},
+		"one made both":                  {history: provenance.History{did(provenance.Made, "ann", "zed"), did(provenance.Made, "bob", "zed")}},
+		"the host confirmed bob":         {history: provenance.History{did(provenance.Made, "bob", "ann"), did(provenance.Confirmed, "bob")}, ok: true},
+		"ann changed bob after":          {history: provenance.History{did(provenance.Confirmed, "bob"), did(provenance.Changed, "bob", "ann")}},
+		"bob's device was revoked":       {prepare: func(w *world) { w.dead["device-bob"] = true }},
+		"bob is disabled":                {prepare: func(w *world) { w.put("bob", true, access.RoleOwner) }},
+		"bob is an operator by now":      {prepare: func(w *world) { w.put("bob", false, access.RoleOperator) }},
+		"bob is an admin, which will do": {prepare: func(w *world) { w.put("bob", false, access.RoleAdmin) }, ok: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "")
+			w.history = c.history
+			a := w.ask(change("admin"))
+			if c.prepare != nil {
+				c.prepare(w)
+			}
+			_, _ = a.vote("bob", yes)
+			if c.ok {
+				must.Do(t, (<-a.done).err)
+				return
+			}
+			a.pending()
+		})
+	}
+	w := newWorld(t, "")
+	a := w.ask(change("admin"))
+	token, loose := approvaltest.Caller("bob"), approvaltest.Caller("bob")
+	token.Token, loose.Paired = &access.TokenBounds{Scopes: access.Permissions, Creator: access.User("bob")}, false
+	for _, c := range []access.Caller{token, loose} {
+		_, err := w.desk.Decide(t.Context(), c, a.record.ID, yes)
+		want(t, err, reason.PermissionDenied)
+	}
+	a.pending()
+}
+
+func (w *world) put(name string, disabled bool, roles ...access.Role) {
+	m := user(name, roles...)
+	m.Disabled = disabled
+	w.registry.Put(m)
+}
+
+// Where owners or admins are concerned, an admin's yes is none.
+func TestOwnersAnswerForOwners(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	q := change("admin")
+	q.Rule.Owner = true
+	a := w.ask(q)
+	_, err := a.vote("cyd", yes)
+	want(t, err, reason.PermissionDenied)
+	must.Get(a.vote("bob", yes))(t)
+	must.Do(t, (<-a.done).err)
+}
+
+// Whoever is in the requester's hands may say no, and their yes does not count.
+func TestAnybodyOfThemSaysNo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	w.history = provenance.History{{Member: access.User("cyd"), Kind: provenance.Made, By: []access.Principal{access.User("ann")}}}
+	a := w.ask(change("admin"))
+	r := must.Get(a.vote("cyd", yes))(t)
+	if r.State != approval.Pending || !strings.Contains(r.Missing, "user:cyd is not") {
+		t.Errorf("%s, %q", r.State, r.Missing)
+	}
+	b := w.ask(change("owner"))
+	must.Get(b.vote("cyd", no))(t)
+	o := <-b.done
+	want(t, o.err, reason.ApprovalDenied)
+	if !strings.Contains(o.err.Error(), "not now") {
+		t.Errorf("%v", o.err)
+	}
+}
+
+// One yes is one change, and only while whoever gave it may.
+func TestOneYesIsOneChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	draft := must.Get(event.DraftOf(event.MemberChanged, "user:ann", "user:dan", struct{}{}))(t)
+	a := w.ask(change("admin"))
+	must.Get(a.vote("bob", yes))(t)
+	y := (<-a.done).yes
+	must.Do(t, y.Use(t.Context(), draft))
+	want(t, y.Use(t.Context(), draft), reason.ApprovalConflict)
+	want(t, dualcontrol.Yes{}.Use(t.Context(), draft), reason.PermitRefused)
+	var codes []event.Code
+	for _, e := range w.store.Events() {
+		codes = append(codes, e.Code)
+	}
+	if wanted := []event.Code{event.Asked, event.Voted, event.Answered, event.Consumed, event.MemberChanged}; !slices.Equal(codes, wanted) {
+		t.Errorf("%v", codes)
+	}
+	for name, lose := range map[string]func(*world){
+		"role":   func(w *world) { w.put("bob", false, access.RoleOperator) },
+		"device": func(w *world) { w.dead["device-bob"] = true },
+		"independence": func(w *world) {
+			w.history = provenance.History{{Member: access.User("bob"), Kind: provenance.Changed, By: []access.Principal{access.User("ann")}}}
+		},
+	} {
+		w := newWorld(t, "")
+		a := w.ask(change("admin"))
+		must.Get(a.vote("bob", yes))(t)
+		y := (<-a.done).yes
+		lose(w)
+		if err := y.Use(t.Context(), draft); reason.Of(err) != reason.ApprovalRevoked {
+			t.Errorf("the voter lost the %s: %v", name, err)
+		}
+	}
+}
+
+// A device is admitted by whoever may change members, the one who made the code
+// included, and not by itself.
+func TestWhoAdmitsADevice(t *testing.T) {
+	t.Parallel()
+	for name, ok := range map[string]bool{"ann": true, "bob": true, "cyd": true, "dan": false, "eve": false} {
+		for _, owner := range []bool{false, true} {
+			w := newWorld(t, "")
+			q := pairing()
+			q.Rule.Owner = owner
+			a := w.ask(q)
+			_, err := a.vote(name, yes)
+			if good := ok && (!owner || name != "cyd"); good != (err == nil) {
+				t.Errorf("%s, owner %v: %v", name, owner, err)
+			}
+			if err == nil {
+				must.Do(t, (<-a.done).err)
+			}
+		}
+	}
+	w := newWorld(t, "")
+	a := w.ask(pairing())
+	itself := approvaltest.Caller("ann")
+	itself.DeviceID = "device-new"
+	_, err := w.desk.Decide(t.Context(), itself, a.record.ID, yes)
+	want(t, err, reason.PermissionDenied)
+	// What policy says of access.write holds here.
+	w = newWorld(t, forbidsEverything)
+	a = w.ask(pairing())
+	_, err = a.vote("bob", yes)
+	want(t, err, reason.PermissionDenied)
+}
+
+// A login session does not allow a device of its own person, which would outlast it,
+// whatever the person's role; nor does its vote count when it became one. Another device
+// of the same person does, and another person.
+func TestSessionGivesItselfNoDevice(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"dan", "ann"} {
+		w := newWorld(t, "")
+		ask := func() *asked {
+			q := pairing()
+			q.Requester = access.Caller{Principal: access.User(name), OnBehalfOf: access.User(name)}
+			q.Rule = must.Get(w.gate.PairingRule(true, false, q.Requester))(t)
+			return w.ask(q)
+		}
+		session, lasting := approvaltest.Caller(name), approvaltest.Caller(name)
+		session.DeviceID, lasting.DeviceID = "device-session", "device-lasting"
+		w.sessions[session.DeviceID] = true
+		a := ask()
+		_, err := w.desk.Decide(t.Context(), session, a.record.ID, yes)
+		want(t, err, reason.PermissionDenied)
+		a.pending()
+		must.Get(w.desk.Decide(t.Context(), lasting, a.record.ID, yes))(t)
+		must.Do(t, (<-a.done).err)
+		a = ask()
+		must.Get(a.vote("bob", yes))(t)
+		must.Do(t, (<-a.done).err)
+		// The control: were it no session, its word would do.
+		delete(w.sessions, session.DeviceID)
+		a = ask()
+		must.Get(w.desk.Decide(t.Context(), session, a.record.ID, yes))(t)
+		must.Do(t, (<-a.done).err)
+	}
+}
+
+// One's own device takes no other person, and one's word is enough for no other
+// member's. For another member, or a new one, it takes a second person where changes
+// do: without that, whoever makes a code would make a member alone. The control: while
+// there is one who could answer, their word is enough.
+func TestSecondPersonForADevice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	by := func(name string) access.Caller {
+		return access.Caller{Principal: access.User(name), OnBehalfOf: access.User(name)}
+	}
+	ask := func(own bool, requester string) *asked {
+		q := pairing()
+		q.Requester = by(requester)
+		q.Rule = must.Get(w.gate.PairingRule(own, false, q.Requester))(t)
+		return w.ask(q)
+	}
+	own := ask(true, "dan")
+	_, err := own.vote("eve", yes)
+	want(t, err, reason.PermissionDenied)
+	must.Get(own.vote("dan", yes))(t)
+	must.Do(t, (<-own.done).err)
+
+	other := ask(false, "ann")
+	_, err = other.vote("ann", yes)
+	want(t, err, reason.PermissionDenied)
+	other.pending()
+	must.Get(other.vote("bob", yes))(t)
+	if o := <-other.done; o.err != nil || !slices.Equal(o.yes.By(), []access.Principal{access.User("bob")}) {
+		t.Errorf("by %v: %v", o.yes.By(), o.err)
+	}
+
+	w.history = append(w.history, made("bob", "ann"), made("cyd", "ann"))
+	alone := ask(false, "ann")
+	must.Get(alone.vote("ann", yes))(t)
+	must.Do(t, (<-alone.done).err)
+}
+
+// Whoever asks and leaves takes the question back. What was asked before a stop is
+// nobody's any more after the start.
+func TestNobodyWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	a := w.ask(change("admin"))
+	a.leave()
+	want(t, (<-a.done).err, reason.Cancelled)
+	if r := must.Get(w.desk.Get(t.Context(), a.record.ID))(t); r.State != approval.Cancelled {
+		t.Errorf("it is %s", r.State)
+	}
+	for _, q := range []dualcontrol.Question{change("owner"), pairing()} {
+		a := w.ask(q)
+		again := approvaltest.Open(t, w.store, dualcontrol.Judge{Calls: &approvaltest.Judge{}, People: w.people()}, approval.Limits{})
+		must.Do(t, again.MarkRunsGone(t.Context()))
+		_, err := again.Decide(t.Context(), approvaltest.Caller("bob"), a.record.ID, yes)
+		want(t, err, reason.ApprovalConflict)
+	}
+}
+
+// A freeze stops devices, and not the change that ends it.
+func TestFrozen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	must.Do(t, w.desk.Freeze(t.Context(), approvaltest.Caller("ann"), "look"))
+	_, err := w.gate.Ask(t.Context(), pairing(), nil)
+	want(t, err, reason.GatewayFrozen)
+	a := w.ask(change("admin"))
+	must.Get(a.vote("bob", yes))(t)
+	must.Do(t, (<-a.done).yes.Use(t.Context()))
+}
+
+// A call cannot be dressed up as a question about the gateway, nor the other way
+// round: the subject type and the name in the binding go together.
+func TestReservedNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	for i, c := range []struct {
+		t    approval.SubjectType
+		tool string
+	}{
+		{approval.SubjectTool, approval.ChangeTool}, {approval.SubjectTool, approval.PairingTool}, {"", approval.ChangeTool},
+		{approval.SubjectGatewayChange, "process.run"}, {approval.SubjectDevicePairing, approval.ChangeTool},
+		{approval.SubjectGatewayChange, approval.PairingTool},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			ask := approvaltest.Ask(t, func(a *approval.Ask) {
+				a.SubjectType, a.Proposal.Tool.Name, a.Plan.Binding.Tool = c.t, c.tool, c.tool
+			})
+			_, err := w.desk.Resolve(t.Context(), &ask, nil)
+			want(t, err, reason.BindingMismatch)
+		})
+	}
+}

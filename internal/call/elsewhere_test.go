@@ -1,0 +1,147 @@
+package call_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"palyra/internal/call"
+	"palyra/internal/call/approval"
+	"palyra/internal/call/policy"
+	"palyra/internal/call/policy/policytest"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+)
+
+// noted makes the event of an answer.
+func noted(out call.Elsewhere) (event.Draft, error) {
+	return event.DraftOf(event.EvaluatedFor, "agent:edge", "agent:coder", map[string]any{"allowed": out.Allowed, "approval_id": out.ApprovalID})
+}
+
+// elsewhereFree lets calls through that run elsewhere, by each fact that says so.
+const elsewhereFree = `@id("elsewhere") @waives("approval: a test") permit(principal, action == Action::"tool.execute/process.run", resource)
+when { context.sandbox.tier == "external" && context.sandbox.level == "none" && context.sandbox.layers.isEmpty() && context.egress.mode == "none" };`
+
+func withPolicies(policies string) func(*world) {
+	return func(w *world) { w.options.Policies += policies }
+}
+
+// TestElsewhereStatesItsFacts: a rule for calls that the sandbox holds lets none through
+// that runs elsewhere, and the other way around.
+func TestElsewhereStatesItsFacts(t *testing.T) {
+	t.Parallel()
+	here := newWorld(t, unattended)
+	if e, err := here.Evaluate(t.Context(), runCall()); err != nil || e.Verdict.Effect() != policy.Allow {
+		t.Fatalf("the control, here: %+v, %v", e, err)
+	}
+	if out, err := here.MayElsewhere(t.Context(), runCall(), approval.Answer{}, noted); err != nil || out.Allowed || out.Verdict.Effect() != policy.Ask {
+		t.Errorf("a rule for the sandbox: %+v, %v", out, err)
+	}
+	there := newWorld(t, withPolicies(elsewhereFree))
+	if out, err := there.MayElsewhere(t.Context(), runCall(), approval.Answer{}, noted); err != nil || !out.Allowed {
+		t.Errorf("a rule for calls elsewhere: %+v, %v", out, err)
+	}
+	if e, err := there.Evaluate(t.Context(), runCall()); err != nil || e.Verdict.Effect() != policy.Ask {
+		t.Errorf("the same call here: %+v, %v", e, err)
+	}
+}
+
+// TestElsewhereHasItsOwnGrants: the widest grant for calls here is not used by a call that
+// runs elsewhere, nor the other way around.
+func TestElsewhereHasItsOwnGrants(t *testing.T) {
+	t.Parallel()
+	for _, match := range []approval.Match{approval.MatchExact, approval.MatchTool} {
+		standing := approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour, Match: match}
+		here := newWorld(t)
+		here.grant(runCall(), standing)
+		if e, err := here.Evaluate(t.Context(), runCall()); err != nil || e.Verdict.Effect() != policy.Allow || e.Verdict.GrantID() == "" {
+			t.Fatalf("the control, here: %+v, %v", e, err)
+		}
+		if out, err := here.MayElsewhere(t.Context(), runCall(), approval.Answer{}, noted); err != nil || out.Allowed || out.GrantID != "" {
+			t.Errorf("%s: a grant for the sandbox: %+v, %v", match, out, err)
+		}
+		there := newWorld(t)
+		_ = there.askedElsewhere(standing)
+		if out, err := there.MayElsewhere(t.Context(), runCall(), approval.Answer{}, noted); err != nil || !out.Allowed || out.GrantID == "" {
+			t.Errorf("%s: a grant for calls elsewhere: %+v, %v", match, out, err)
+		}
+		if e, err := there.Evaluate(t.Context(), runCall()); err != nil || e.Verdict.Effect() != policy.Ask {
+			t.Errorf("%s: the same call here: %+v, %v", match, e, err)
+		}
+	}
+}
+
+// TestElsewhereKeepsSecrets: a call that takes a secret of the vault runs here or
+// nowhere. The control is the same call without one.
+func TestElsewhereKeepsSecrets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withPolicies(elsewhereFree), injecting(awsSecret))
+	if out, err := w.MayElsewhere(t.Context(), runCall(), approval.Answer{}, noted); err != nil || out.Allowed {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if _, err := w.AskElsewhere(t.Context(), runCall(), "told", nil); reason.Of(err) != reason.PolicyDenied {
+		t.Errorf("people are asked: %v", err)
+	}
+	w = newWorld(t, withPolicies(elsewhereFree))
+	if out, err := w.MayElsewhere(t.Context(), runCall(), approval.Answer{}, noted); err != nil || !out.Allowed {
+		t.Errorf("control: %+v, %v", out, err)
+	}
+}
+
+// askedElsewhere has people asked about a call elsewhere, who say yes.
+func (w *world) askedElsewhere(ballot approval.Ballot) approval.Answer {
+	w.t.Helper()
+	answer := must.Get(w.AskElsewhere(w.t.Context(), runCall(), "told", func(r *approval.Record) {
+		if r.State == approval.Pending && len(r.Votes) == 0 {
+			go func() { _, _ = w.Desk.Decide(w.t.Context(), alice, r.ID, ballot) }()
+		}
+	}))(w.t)
+	if !answer.Allowed() {
+		w.t.Fatalf("%+v", answer)
+	}
+	return answer
+}
+
+// TestElsewhereUsesTheAnswerUp: an approval lets one call through, the very one that was
+// asked about, under the policies that are in force then; and the event stands in the
+// same unit.
+func TestElsewhereUsesTheAnswerUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	answer := w.askedElsewhere(yes)
+	other := runCall()
+	other.Input = []byte(`{"argv":["rm"]}`)
+	if out, err := w.MayElsewhere(t.Context(), other, answer, noted); err != nil || out.Allowed {
+		t.Errorf("another call: %+v, %v", out, err)
+	}
+	broken := errors.New("no event")
+	if _, err := w.MayElsewhere(t.Context(), runCall(), answer, func(call.Elsewhere) (event.Draft, error) { return event.Draft{}, broken }); !errors.Is(err, broken) {
+		t.Errorf("without an event: %v", err)
+	}
+	if out, err := w.MayElsewhere(t.Context(), runCall(), approval.Answer{}, noted); err != nil || out.Allowed {
+		t.Errorf("without the answer: %+v, %v", out, err)
+	}
+	w.engine.Swap(loaded(t, w.with(`@id("no") forbid(principal, action, resource == Tool::"process.run");`)))
+	if out, err := w.MayElsewhere(t.Context(), runCall(), answer, noted); err != nil || out.Allowed || out.Verdict.Effect() != policy.Deny {
+		t.Errorf("under other policies: %+v, %v", out, err)
+	}
+	w.engine.Swap(loaded(t, w.options))
+	if out, err := w.MayElsewhere(t.Context(), runCall(), answer, noted); err != nil || !out.Allowed || out.ApprovalID != answer.ApprovalID() {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	out, err := w.MayElsewhere(t.Context(), runCall(), answer, noted)
+	if err != nil || out.Allowed || out.Lost == nil {
+		t.Errorf("a second time: %+v, %v", out, err)
+	}
+	if w.run.Runs.Load() != 0 {
+		t.Error("it ran here")
+	}
+}
+
+// with are the options of a set with more policies.
+func (w *world) with(policies string) (o policytest.Options) {
+	o = w.options
+	o.Policies = policies
+	return o
+}

@@ -1,0 +1,99 @@
+package call
+
+import (
+	"cmp"
+	"context"
+
+	"palyra/internal/call/policy"
+	"palyra/internal/core/access"
+	"palyra/internal/core/tool"
+)
+
+// Evaluation is what policy would say of a call.
+type Evaluation struct {
+	Verdict policy.Verdict
+	// CallDigest and Plan.Subject are empty if the caller may not read the files of the call.
+	CallDigest string
+	Plan       tool.Plan
+	// Secrets are the verdicts on what the program of the call would get; none when
+	// the call itself is denied.
+	Secrets []SecretEvaluation
+	// ReasonWanted is what policy wants to know of the requester before people are asked
+	// about the call or about a secret of it; "" when it wants nothing, or was told.
+	ReasonWanted string
+	// Frozen is true while the gateway is frozen, when the call would be refused.
+	Frozen bool
+}
+
+// SecretEvaluation is what policy would say of one secret of a call.
+type SecretEvaluation struct {
+	Injection tool.Injection
+	Verdict   policy.Verdict
+}
+
+// Evaluate is a dry run: it checks, plans and evaluates the call. It counts nothing, asks
+// nobody and runs nothing; what it read is told to Config.Looked. CallDigest is empty for callers
+// that may not read the files of the call: the digest covers file content and would confirm
+// a guess of it.
+func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, error) {
+	c, e, err := p.weigh(ctx, s, false)
+	if c != nil {
+		c.look(access.Principal{})
+	}
+	if err == nil && c.restricted(ctx) {
+		e.CallDigest, e.Plan.Subject = "", ""
+	}
+	return e, err
+}
+
+// weigh is Evaluate with the call, for who goes on with it. The call is nil when nothing was
+// planned. Elsewhere is true for a call that another gateway runs.
+func (p *Pipeline) weigh(ctx context.Context, s Submission, elsewhere bool) (*call, Evaluation, error) {
+	s.Run = ""
+	c := newCall(p, &s, nil, func(Event) {})
+	c.elsewhere = elsewhere
+	descriptor, input, err := p.Dispatcher.Check(s.Tool, s.Input)
+	if err != nil {
+		return nil, Evaluation{}, err
+	}
+	c.proposal.Tool, c.proposal.Input = descriptor, input
+	if c.reason, err = requesterReason(s.Reason); err != nil {
+		return nil, Evaluation{}, err
+	}
+	if err := c.planCall(ctx, tool.SessionFacts{CallsInRun: 1}); err != nil {
+		return c, Evaluation{}, err
+	}
+	if err := c.evaluate(ctx); err != nil {
+		return c, Evaluation{}, err
+	}
+	if err := c.conflictError(); err != nil {
+		return c, Evaluation{}, err
+	}
+	secrets, err := c.evaluateInjections(ctx)
+	e := Evaluation{Verdict: c.verdict, CallDigest: c.digest, Plan: c.plan, Secrets: secrets, Frozen: c.Dispatcher.Frozen()}
+	if c.reason == "" {
+		e.ReasonWanted = c.verdict.AskReason()
+		for _, one := range secrets {
+			e.ReasonWanted = cmp.Or(e.ReasonWanted, one.Verdict.AskReason())
+		}
+	}
+	return c, e, err
+}
+
+func (a *authorization) evaluateInjections(ctx context.Context) ([]SecretEvaluation, error) {
+	if a.verdict.Effect() == policy.Deny {
+		return nil, nil
+	}
+	var list []SecretEvaluation
+	for _, i := range a.plan.Injections {
+		one, err := a.injection(i, a.request.SessionFacts)
+		if err != nil {
+			return nil, err
+		}
+		if err := one.evaluate(ctx); err != nil {
+			return nil, err
+		}
+		list = append(list, SecretEvaluation{i, one.verdict})
+	}
+	return list, nil
+}

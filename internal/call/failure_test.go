@@ -1,0 +1,415 @@
+package call_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"palyra/internal/call"
+	"palyra/internal/call/approval"
+	"palyra/internal/call/record"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
+	"palyra/internal/core/tool"
+	"palyra/internal/gateway/gatewaytest"
+)
+
+// A decision that cannot be recorded is not carried out.
+func TestNothingRunsUnrecorded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ledger.fail(event.Decided)
+	r, o, err := w.call(readCall())
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
+	if o.Decision.Allowed || slices.Contains(r.kinds(), "decision") || slices.Contains(w.trace.take(), "run") {
+		t.Errorf("the client saw %v, decision %+v", r.kinds(), o.Decision)
+	}
+	w.read.Ran(t, 0)
+	w.wantJournal(0)
+	// The control: with a journal it runs.
+	w.ledger.fail()
+	if _, _, err := w.call(readCall()); err != nil {
+		t.Errorf("the control: %v", err)
+	}
+	w.read.Ran(t, 1)
+}
+
+// Nobody is asked about a call that is not on record.
+func TestNobodyIsAskedUnrecorded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ledger.fail(event.Evaluated)
+	r, _, err := w.call(runCall())
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
+	if slices.Contains(r.kinds(), "asked") || slices.Contains(w.trace.take(), "resolve") {
+		t.Errorf("somebody was asked: %v", r.kinds())
+	}
+	w.run.Ran(t, 0)
+}
+
+// An approval whose use cannot be recorded does not let the call run, and is
+// not used up.
+func TestApprovedButUnrecordedDoesNotRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var rec approval.Record
+	r := w.beginWith(runCall(), func(e call.Event) {
+		if e.Resolved != nil {
+			w.store.fail(errDisk)
+		}
+	})
+	rec = r.asked()
+	w.vote(alice, rec, yes)
+	_, err := r.wait()
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
+	w.run.Ran(t, 0)
+	w.open(0)
+	w.store.fail(nil)
+	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Allowed {
+		t.Errorf("the approval is %s, %v", rec.State, err)
+	}
+}
+
+// A refusal that cannot be recorded is an outage, not a refusal.
+func TestUnrecordedRefusalIsAnOutage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ledger.fail(event.Refused)
+	s := readCall()
+	s.Input = []byte(`{}`)
+	_, _, err := w.call(s)
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
+	w.ledger.fail()
+	_, _, err = w.call(s)
+	reasontest.Want(t, "the control", err, reason.InvalidInput)
+}
+
+func TestBudgetThatCannotBeReadRunsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ledger.readErr = errDisk
+	_, _, err := w.call(readCall())
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
+	w.read.Ran(t, 0)
+	w.ledger.readErr = nil
+	if _, _, err := w.call(readCall()); err != nil {
+		t.Errorf("the control: %v", err)
+	}
+}
+
+// The attestation fails, in its signing or in its record: the call fails and its
+// result stays inside. While the journal takes it, the call ends as ambiguous at
+// once; else it stays open until a start closes it.
+func TestUnattestedResultStaysInside(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil func(*world)
+		code  reason.Code
+		// open is how many calls a start has to close, ended why the call ended so.
+		open  int
+		ended reason.Code
+	}{
+		"notary":  {func(w *world) { w.notary.fail(errors.New("no key")) }, reason.AttestationFailed, 0, reason.AttestationFailed},
+		"journal": {func(w *world) { w.ledger.fail(event.Attested) }, reason.JournalUnavailable, 1, reason.OutcomeUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.read.Work = gatewaytest.Reports(`{"content":"the result"}`)
+			c.spoil(w)
+			r, o, err := w.call(readCall())
+			reasontest.Want(t, name, err, c.code)
+			if len(o.Report.Result) > 0 || slices.Contains(r.kinds(), "result") || slices.Contains(r.kinds(), "attestation") {
+				t.Errorf("the client saw %v and %s", r.kinds(), o.Report.Result)
+			}
+			w.read.Ran(t, 1)
+			w.open(c.open)
+			w.notary.fail(nil)
+			if n := w.restart(); n != c.open {
+				t.Errorf("%d calls were closed", n)
+			}
+			w.wantJournal(3, event.Ambiguous)
+			if p := last[record.Ambiguous](w, event.Ambiguous); p.ProposalID != o.Decision.ProposalID || p.Reason != c.ended {
+				t.Errorf("closed %+v", p)
+			}
+			w.open(0)
+			w.read.Ran(t, 1)
+			if n := w.restart(); n != 0 {
+				t.Errorf("a second start closed %d calls", n)
+			}
+		})
+	}
+}
+
+// Closing what is open is all or nothing, and can be tried again.
+func TestCloseAmbiguousFailsWhole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ledger.fail(event.Attested)
+	for range 3 {
+		w.call(readCall())
+	}
+	w.ledger.fail(event.Ambiguous)
+	if n, err := call.CloseAmbiguous(t.Context(), w.ledger); err == nil || n != 0 {
+		t.Errorf("closed %d, %v", n, err)
+	}
+	w.open(3)
+	w.ledger.fail()
+	if n, err := call.CloseAmbiguous(t.Context(), w.ledger); err != nil || n != 3 {
+		t.Errorf("closed %d, %v", n, err)
+	}
+	w.open(0)
+}
+
+// blocked makes a tool run until it is stopped, and tells when it began.
+func blocked(began chan<- struct{}) func(context.Context, tool.Call) tool.Report {
+	return func(ctx context.Context, _ tool.Call) tool.Report {
+		began <- struct{}{}
+		<-ctx.Done()
+		report := gatewaytest.Succeeded(``)
+		report.Outcome, report.Reason, report.Result = tool.Stopped, string(reason.Cancelled), nil
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			report.Outcome, report.Reason = tool.TimedOut, string(reason.TimedOut)
+		}
+		return report
+	}
+}
+
+// A client that hangs up stops the tool and does not erase the evidence.
+func TestHangUpMidCallIsStillAttested(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	began := make(chan struct{}, 1)
+	w.read.Work = blocked(began)
+	r := w.begin(readCall())
+	<-began
+	r.leave()
+	o, err := r.wait()
+	if err != nil || o.Report.Outcome != tool.Stopped {
+		t.Fatalf("got %+v, %v", o.Report, err)
+	}
+	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
+	w.open(0)
+	w.checkEvidence(o)
+}
+
+// A client that is gone before the call begins leaves a refusal.
+func TestHangUpBeforeTheCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := w.Call(ctx, readCall(), func(call.Event) {})
+	reasontest.Want(t, "gone", err, reason.Cancelled)
+	w.wantJournal(0, event.Refused)
+	w.read.Ran(t, 0)
+}
+
+// A client that leaves between the decision and the start: the decision is on
+// record, so the call gets its end, and the tool does not start.
+func TestHangUpBetweenDecisionAndStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var r *running
+	ready := make(chan struct{})
+	r = w.beginWith(readCall(), func(e call.Event) {
+		if e.Decision != nil {
+			<-ready
+			r.leave()
+		}
+	})
+	close(ready)
+	o, err := r.wait()
+	if err != nil || !o.Decision.Allowed || o.Report.Outcome != tool.Refused || o.Report.Reason != string(reason.Cancelled) {
+		t.Fatalf("got %+v, %v", o, err)
+	}
+	w.read.Ran(t, 0)
+	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
+	w.checkEvidence(o)
+}
+
+func TestDeadlineIsAttested(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.read.Work = blocked(make(chan struct{}, 1))
+		_, o, err := w.call(readCall())
+		if err != nil || o.Report.Outcome != tool.TimedOut || o.Report.Reason != string(reason.TimedOut) {
+			t.Fatalf("got %+v, %v", o.Report, err)
+		}
+		w.checkEvidence(o)
+	})
+}
+
+func TestPanicIsAttested(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.read.Work = func(context.Context, tool.Call) tool.Report { panic("boom") }
+	_, o, err := w.call(readCall())
+	if err != nil || o.Report.Outcome != tool.Failed || o.Report.Reason != string(reason.Internal) {
+		t.Fatalf("got %+v, %v", o.Report, err)
+	}
+	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
+	w.checkEvidence(o)
+}
+
+// Whoever observes the call gets one chunk at a time and none after the end,
+// even from a tool that does not wait for its writers.
+func TestOutputIsOrderedAndEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var late func()
+	w.read.Work = func(_ context.Context, c tool.Call) tool.Report {
+		var writers sync.WaitGroup
+		for range 8 {
+			writers.Go(func() { c.Output("stdout", []byte("x")) })
+		}
+		writers.Wait()
+		late = func() { c.Output("stdout", []byte("late")) }
+		return gatewaytest.Succeeded(`{}`)
+	}
+	at := 0
+	r := w.beginWith(readCall(), func(call.Event) { at++ }) // a race if two come at once
+	must.Get(r.wait())(t)
+	late()
+	if got := strings.Join(r.kinds(), " "); got != "proposed decision"+strings.Repeat(" output", 8)+" result attestation" {
+		t.Errorf("events %s", got)
+	}
+}
+
+// freeze stops the gateway as the daemon does.
+func (w *world) freeze() int {
+	w.t.Helper()
+	n := w.Router.Freeze()
+	must.Do(w.t, w.Desk.Freeze(w.t.Context(), alice, "stop everything"))
+	return n
+}
+
+func (w *world) thaw() {
+	w.t.Helper()
+	must.Do(w.t, w.Desk.Thaw(w.t.Context(), alice))
+	w.Router.Thaw()
+}
+
+func TestFreezeBeforeDuringAndAfter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	began := make(chan struct{}, 1)
+	w.read.Work = blocked(began)
+	during := w.begin(readCall())
+	<-began
+	if n := w.freeze(); n != 1 {
+		t.Errorf("the freeze stopped %d calls", n)
+	}
+	o, err := during.wait()
+	if err != nil || o.Report.Outcome != tool.Stopped || o.Report.Reason != string(reason.GatewayFrozen) {
+		t.Fatalf("the call that ran: %+v, %v", o.Report, err)
+	}
+	w.checkEvidence(o)
+
+	before := w.head()
+	_, _, err = w.call(readCall())
+	reasontest.Want(t, "a call while frozen", err, reason.GatewayFrozen)
+	w.wantJournal(before, event.Proposed, event.Refused)
+	w.read.Ran(t, 1)
+
+	w.thaw()
+	w.read.Change(func(p *gatewaytest.Probe) { p.Work = nil })
+	if _, o, err := w.call(readCall()); err != nil || o.Report.Outcome != tool.Succeeded {
+		t.Errorf("after thaw: %+v, %v", o, err)
+	}
+}
+
+// A freeze that comes while people are asked, or between their yes and the
+// decision, keeps the call from running.
+func TestFreezeBeatsAnApproval(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.beginWith(runCall(), func(e call.Event) {
+		if e.Resolved != nil {
+			w.freeze()
+		}
+	})
+	w.vote(alice, r.asked(), yes)
+	o, err := r.wait()
+	if err != nil || o.Decision.Allowed || o.Decision.Reason != reason.GatewayFrozen {
+		t.Fatalf("got %+v, %v", o, err)
+	}
+	w.run.Ran(t, 0)
+	w.open(0)
+	w.wantJournal(0, append(asksFirst, event.Voted, event.Answered, event.Frozen, event.Decided)...)
+}
+
+// A freeze after the decision, before the start.
+func TestFreezeBeatsADecision(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.beginWith(readCall(), func(e call.Event) {
+		if e.Decision != nil {
+			w.freeze()
+		}
+	})
+	o, err := r.wait()
+	if err != nil || !o.Decision.Allowed || o.Report.Outcome != tool.Refused || o.Report.Reason != string(reason.GatewayFrozen) {
+		t.Fatalf("got %+v, %v", o, err)
+	}
+	w.read.Ran(t, 0)
+	w.open(0)
+}
+
+func TestStoppingGatewayTakesNoCalls(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	began := make(chan struct{}, 1)
+	w.read.Work = blocked(began)
+	inside := w.begin(readCall())
+	<-began
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	ended := make(chan error)
+	go func() { ended <- w.Pipeline.Run(ctx, nil) }()
+	for {
+		// Until Run has closed the door, calls still come in.
+		if _, err := w.Call(t.Context(), call.Submission{Caller: agent, Tool: "none"}, func(call.Event) {}); reason.Of(err) == reason.ShuttingDown {
+			break
+		}
+	}
+	select {
+	case <-ended:
+		t.Error("the pipeline did not wait for a call")
+	default:
+	}
+	inside.leave()
+	must.Check(t, <-ended)
+	if o, err := inside.wait(); err != nil || o.Report.Outcome != tool.Stopped {
+		t.Errorf("the call inside: %+v, %v", o, err)
+	}
+}
+
+func TestNewNeedsAllStages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, spoil := range map[string]func(*call.Config){
+		"evaluator":  func(c *call.Config) { c.Evaluator = nil },
+		"approver":   func(c *call.Config) { c.Approver = nil },
+		"dispatcher": func(c *call.Config) { c.Dispatcher = nil },
+		"notary":     func(c *call.Config) { c.Notary = nil },
+		"ledger":     func(c *call.Config) { c.Ledger = nil },
+		"budget":     func(c *call.Config) { c.MaxCallsPerRun = 0 },
+		"session":    func(c *call.Config) { c.MaxCallsPerSession = 0 },
+		"window":     func(c *call.Config) { c.SessionIdle = 0 },
+		"devices":    func(c *call.Config) { c.LiveDevice = nil },
+		"standing":   func(c *call.Config) { c.Standing = nil },
+	} {
+		cfg := w.Pipeline.Config
+		spoil(&cfg)
+		if _, err := call.New(cfg); err == nil {
+			t.Errorf("a pipeline without %s was made", name)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package call_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"palyra/internal/call/approval"
+	"palyra/internal/call/policy"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+)
+
+// injecting makes the program of every call want secrets.
+func injecting(list ...tool.Injection) func(*world) {
+	return func(w *world) {
+		for _, i := range list {
+			w.run.Found.Binding.Environment = append(w.run.Found.Binding.Environment, fmt.Sprintf("%s=injected:secret:%s@%d", i.Env, i.Secret, i.Version))
+		}
+		w.run.Found.Injections = list
+	}
+}
+
+var (
+	awsSecret = tool.Injection{Secret: "global/aws", Version: 3, Env: "AWS_KEY", Within: "2m0s", Note: "for deployments"}
+	deployKey = tool.Injection{Secret: "user:alice/deploy", Version: 1, File: "/home/tool/.secrets/deploy", Within: "2m0s"}
+)
+
+// TestSecretForAProgram: each secret is asked about by itself before anything runs,
+// with who, which, where to and how long; nothing but once is offered.
+func TestSecretForAProgram(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, unattended, injecting(awsSecret, deployKey))
+	r := w.begin(runCall())
+	rec := r.asked()
+	if rec.SubjectType != approval.SubjectSecretAccess || rec.SubjectID != "vault://global/aws@3" || rec.Severity != "high" || rec.Subject != "" {
+		t.Errorf("asked about %s %s, subject %q, severity %s", rec.SubjectType, rec.SubjectID, rec.Subject, rec.Severity)
+	}
+	p := rec.Prompt
+	text := p.Summary + "\n" + strings.Join(p.Notes, "\n")
+	for _, want := range []string{
+		runCall().Caller.Principal.String(), runCall().Caller.OnBehalfOf.String(), "vault://global/aws, version 3", "variable AWS_KEY", "2m0s", "for deployments", w.run.Found.Binding.Executable.Path,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in the prompt:\n%s", want, text)
+		}
+	}
+	if len(p.Scopes) != 1 || p.Scopes[0].Scope != approval.Once || p.LastAllowed {
+		t.Errorf("scopes %+v, last %v", p.Scopes, p.LastAllowed)
+	}
+	var bound struct {
+		Inject tool.Injection
+		Call   string `json:"call_digest"`
+	}
+	if err := json.Unmarshal(rec.Binding.Arguments, &bound); err != nil || bound.Inject != awsSecret || bound.Call == "" || bound.Call == rec.CallDigest {
+		t.Errorf("it binds to %s, %v", rec.Binding.Arguments, err)
+	}
+	if _, err := w.Desk.Decide(t.Context(), bob, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchTool}); reason.Of(err) != reason.InvalidInput {
+		t.Errorf("a grant for a secret: %v", err)
+	}
+	w.vote(bob, rec, yes)
+	second := r.asked()
+	if second.SubjectID != "vault://user:alice/deploy@1" || !strings.Contains(second.Prompt.Summary, deployKey.File) {
+		t.Errorf("then %s: %s", second.SubjectID, second.Prompt.Summary)
+	}
+	w.run.Ran(t, 0)
+	w.vote(bob, second, yes)
+	o, err := r.wait()
+	if err != nil || !o.Decision.Allowed || o.Decision.ApprovalID != "" {
+		t.Fatalf("%+v, %v", o.Decision, err)
+	}
+	w.run.Ran(t, 1)
+	w.checkEvidence(o)
+	if n := countOf(w.codes(0), event.Consumed); n != 2 {
+		t.Errorf("%d answers were used up", n)
+	}
+}
+
+func countOf(codes []event.Code, one event.Code) (n int) {
+	for _, c := range codes {
+		if c == one {
+			n++
+		}
+	}
+	return n
+}
+
+// TestSecretDenied: a no to any secret is one to the call, and nothing is used up.
+func TestSecretDenied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, unattended, injecting(awsSecret, deployKey))
+	r := w.begin(runCall())
+	w.vote(bob, r.asked(), yes)
+	rec := r.asked()
+	w.vote(bob, rec, no)
+	o, err := r.wait()
+	if err != nil || o.Decision.Allowed || o.Decision.Reason != reason.ApprovalDenied || o.Decision.ApprovalID != rec.ID || !strings.Contains(o.Decision.Message, "secret") {
+		t.Fatalf("%+v, %v", o.Decision, err)
+	}
+	w.run.Ran(t, 0)
+	if slices.Contains(w.codes(0), event.Consumed) {
+		t.Error("an answer was used up")
+	}
+}
+
+// TestSecretForbidden: what policy forbids nobody is asked about, and what it allows
+// neither.
+func TestSecretByPolicy(t *testing.T) {
+	t.Parallel()
+	forbid := func(w *world) {
+		w.options.Policies += `@id("no-aws") @reason("not for programs") forbid(principal, action == Action::"secret.inject", resource) when { resource.name == "global/aws" };`
+	}
+	w := newWorld(t, unattended, injecting(awsSecret), forbid)
+	_, o, err := w.call(runCall())
+	if err != nil || o.Decision.Allowed || o.Decision.Reason != reason.PolicyDenied || len(o.Decision.Determining) != 1 || o.Decision.Determining[0].ID != "no-aws" {
+		t.Fatalf("%+v, %v", o.Decision, err)
+	}
+	w.run.Ran(t, 0)
+
+	allow := func(w *world) {
+		w.options.Policies += `@id("aws") @waives("approval: test") permit(principal, action == Action::"secret.inject", resource) when { resource.name == "global/aws" };`
+	}
+	w = newWorld(t, unattended, injecting(awsSecret), allow)
+	_, o, err = w.call(runCall())
+	if err != nil || !o.Decision.Allowed {
+		t.Fatalf("%+v, %v", o.Decision, err)
+	}
+	w.wantJournal(0, event.Proposed, event.Evaluated, event.Evaluated, event.Decided, event.Attested)
+	w.checkEvidence(o)
+}
+
+// TestSecretForAGuest: people read that a guest gets it, where it can go and how long it
+// has it; policies read of which skill the guest is.
+func TestSecretForAGuest(t *testing.T) {
+	t.Parallel()
+	wanted := tool.Injection{Secret: "global/aws", Version: 3, Skill: "web", Within: "30s"}
+	r := newWorld(t, unattended, injecting(wanted)).begin(runCall())
+	p := r.asked().Prompt
+	text := p.Title + "\n" + p.Summary + "\n" + strings.Join(p.Notes, "\n")
+	for _, want := range []string{"the guest of the skill web", "vault://global/aws, version 3", "worker of the guest is killed", "30s", "The guest has the network of the machine"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in the prompt:\n%s", want, text)
+		}
+	}
+	for _, wrong := range []string{"variable", "program"} {
+		if strings.Contains(text, wrong) {
+			t.Errorf("the prompt says %q of a guest:\n%s", wrong, text)
+		}
+	}
+	r.leave()
+	_, _ = r.wait()
+	forbid := func(w *world) {
+		w.options.Policies += `@id("no-web") @reason("not for web") forbid(principal, action == Action::"secret.inject", resource) when { context.injection.skill == "web" };`
+	}
+	other := wanted
+	other.Skill = "notes"
+	for _, i := range []tool.Injection{wanted, other} {
+		e := must.Get(newWorld(t, unattended, injecting(i), forbid).Evaluate(t.Context(), runCall()))(t)
+		if len(e.Secrets) != 1 || (e.Secrets[0].Verdict.Effect() == policy.Deny) != (i.Skill == "web") {
+			t.Errorf("for %s: %+v", i.Skill, e.Secrets)
+		}
+	}
+}
+
+// TestDryRunOfSecrets: a dry run says of each secret what policy would, and of none when
+// the call itself is denied.
+func TestDryRunOfSecrets(t *testing.T) {
+	t.Parallel()
+	forbid := func(w *world) {
+		w.options.Policies += `@id("no-aws") @reason("not for programs") forbid(principal, action == Action::"secret.inject", resource) when { resource.name == "global/aws" };`
+	}
+	w := newWorld(t, unattended, injecting(awsSecret, deployKey), forbid)
+	e := must.Get(w.Evaluate(t.Context(), runCall()))(t)
+	if e.Verdict.Effect() != policy.Allow || len(e.Secrets) != 2 || e.Secrets[0].Injection != awsSecret || e.Secrets[1].Injection != deployKey {
+		t.Fatalf("%s, secrets %+v", e.Verdict.Effect(), e.Secrets)
+	}
+	if v := e.Secrets[0].Verdict; v.Effect() != policy.Deny || len(v.Determining()) != 1 || v.Determining()[0].ID != "no-aws" {
+		t.Errorf("of the first secret: %s by %v", v.Effect(), v.Determining())
+	}
+	if v := e.Secrets[1].Verdict; v.Effect() != policy.Ask {
+		t.Errorf("of the second secret: %s", v.Effect())
+	}
+	w.run.Ran(t, 0)
+	if w.wantJournal(0); t.Failed() {
+		t.Error("a dry run left something")
+	}
+
+	never := func(w *world) {
+		w.options.Policies += `@id("never") @reason("test") forbid(principal, action == Action::"tool.execute/process.run", resource);`
+	}
+	w = newWorld(t, unattended, injecting(awsSecret), never)
+	if e := must.Get(w.Evaluate(t.Context(), runCall()))(t); e.Verdict.Effect() != policy.Deny || len(e.Secrets) > 0 {
+		t.Errorf("%s, secrets %+v", e.Verdict.Effect(), e.Secrets)
+	}
+}
+
+// TestGrantGivesNoSecret: a standing yes to the program is none to a secret for it.
+func TestGrantGivesNoSecret(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.grant(runCall(), forAnHour)
+	injecting(awsSecret)(w)
+	r := w.begin(runCall())
+	first := r.asked() // the call is another with the secret in its environment
+	for first.SubjectType != approval.SubjectSecretAccess {
+		w.vote(alice, first, yes)
+		first = r.asked()
+	}
+	w.run.Ran(t, 1)
+	w.vote(alice, first, no)
+	if o, err := r.wait(); err != nil || o.Decision.Allowed {
+		t.Errorf("%+v, %v", o.Decision, err)
+	}
+	w.run.Ran(t, 1)
+}
+
+// TestSecretTakenBack: a yes that is taken back while the call waits for another is
+// none any more.
+func TestSecretTakenBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, unattended, injecting(awsSecret, deployKey))
+	r := w.begin(runCall())
+	first := r.asked()
+	w.vote(bob, first, yes)
+	second := r.asked()
+	if _, err := w.Desk.RevokeApproval(t.Context(), bob, first.ID, "no"); err != nil {
+		t.Fatal(err)
+	}
+	w.vote(bob, second, yes)
+	if o, err := r.wait(); o.Decision.Allowed || reason.Of(err) != reason.ApprovalRevoked {
+		t.Errorf("%+v, %v", o.Decision, err)
+	}
+	w.run.Ran(t, 0)
+}

@@ -1,0 +1,56 @@
+package call_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"palyra/internal/call"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
+)
+
+// Where what a call returns cannot be kept, the call is refused before it runs, and
+// the refusal is on record. A dry run goes on. Once the vault is open, calls run, also
+// those that a client sends again under their key.
+func TestCallsWaitForTheVault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.ring.Locked.Store(true)
+		keyed := readCall()
+		keyed.IdempotencyKey = "k1"
+		for _, s := range []call.Submission{readCall(), keyed} {
+			_, o, err := w.call(s)
+			reasontest.Want(t, "a locked vault", err, reason.VaultLocked)
+			if o.Decision.Allowed {
+				t.Errorf("decision %+v", o.Decision)
+			}
+		}
+		w.read.Ran(t, 0)
+		w.wantJournal(0, event.Refused, event.Refused)
+		if _, err := w.Evaluate(t.Context(), readCall()); err != nil {
+			t.Errorf("a dry run: %v", err)
+		}
+
+		w.ring.Locked.Store(false)
+		time.Sleep(2 * time.Second) // of the bubble's clock: a failure holds for one
+		for _, s := range []call.Submission{readCall(), keyed} {
+			if _, _, err := w.call(s); err != nil {
+				t.Errorf("an open vault: %v", err)
+			}
+		}
+		w.read.Ran(t, 2)
+
+		// What was opened once stays open: a call is not left without a place for
+		// its result.
+		w.ring.Locked.Store(true)
+		if _, _, err := w.call(readCall()); err != nil {
+			t.Errorf("locked again: %v", err)
+		}
+		must.Do(t, w.db.KeepsResults(context.Background()))
+	})
+}

@@ -1,0 +1,160 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/call/policy/internal/names"
+	"palyra/internal/core/access"
+	"palyra/internal/core/provenance"
+)
+
+// never is the age of an approval that nobody gave, so that a bound on the
+// age holds only for approvals that exist.
+const never = 1<<31 - 1
+
+// ballot is one counted vote, possibly a hypothetical one from several
+// surfaces at once.
+type ballot struct {
+	user     access.Principal
+	roles    []access.Role
+	surfaces []access.Surface
+	paired   bool
+	present  bool
+	age      time.Duration
+}
+
+// voteKey names one element of context.approval.votes.
+type voteKey struct {
+	role            access.Role
+	surface         access.Surface
+	paired, present bool
+}
+
+// tally makes context.approval from ballots.
+//
+// The facts are monotone: one more ballot, a role, a surface or a proof more
+// never takes a fact away. Each vote is therefore listed also as one with less
+// proof and as one of the role "*".
+type tally struct {
+	roles []access.Role
+	// votes are the possible elements, made once: hashing them is most of the
+	// work.
+	votes map[voteKey]types.Value
+}
+
+func newTally(roles []access.Role) *tally {
+	t := &tally{roles: roles, votes: make(map[voteKey]types.Value)}
+	for _, role := range append([]access.Role{names.AnyRole}, roles...) {
+		for _, surface := range surfaces {
+			for _, proof := range proofsUnder(true, true) {
+				t.votes[voteKey{role, surface, proof[0], proof[1]}] = types.NewRecord(types.RecordMap{
+					"role": types.String(role), "surface": types.String(surface),
+					"paired": types.Boolean(proof[0]), "present": types.Boolean(proof[1]),
+				})
+			}
+		}
+	}
+	return t
+}
+
+// proofsUnder lists the proofs that a proof implies.
+func proofsUnder(paired, present bool) [][2]bool {
+	out := [][2]bool{{false, false}}
+	if paired {
+		out = append(out, [2]bool{true, false})
+	}
+	if present {
+		out = append(out, [2]bool{false, true})
+	}
+	if paired && present {
+		out = append(out, [2]bool{true, true})
+	}
+	return out
+}
+
+// facts counts users, never devices or sessions, and never twice those in whose
+// name one person could vote. For a first approval it is enough that somebody
+// else gives it; each role, and each further person, has to be independent of the
+// requester and of the others.
+func (s *Set) facts(requester access.Principal, ballots []ballot, standing bool) types.Record {
+	return s.tally.facts(s.independence, requester, ballots, standing)
+}
+
+func (t *tally) facts(is *provenance.Independence, requester access.Principal, ballots []ballot, standing bool) types.Record {
+	users := make([]access.Principal, 0, len(ballots))
+	holders := make(map[access.Role][]access.Principal)
+	var votes []types.Value
+	age := time.Duration(0)
+	for _, b := range ballots {
+		users = append(users, b.user)
+		age = max(age, b.age)
+		for _, r := range b.roles {
+			holders[r] = append(holders[r], b.user)
+		}
+		votes = append(votes, t.listed(b)...)
+	}
+	seconds := types.Long(never)
+	if len(ballots) > 0 {
+		seconds = types.Long(min(ceilSeconds(age), never))
+	}
+	byRole := make(types.RecordMap, len(t.roles))
+	for _, r := range t.roles {
+		byRole[types.String(r)] = types.Long(is.Count(requester, holders[r]))
+	}
+	return types.NewRecord(types.RecordMap{
+		"granted":     types.Boolean(len(users) > 0),
+		"standing":    types.Boolean(standing && len(users) > 0),
+		"approvers":   types.Long(max(min(len(users), 1), is.Count(requester, users))),
+		"by_role":     types.NewRecord(byRole),
+		"votes":       types.NewSet(votes...),
+		"age_seconds": seconds,
+	})
+}
+
+// ceilSeconds rounds up: a vote is never younger than it is.
+func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+func (t *tally) listed(b ballot) []types.Value {
+	var out []types.Value
+	for _, role := range append([]access.Role{names.AnyRole}, b.roles...) {
+		for _, surface := range b.surfaces {
+			for _, proof := range proofsUnder(b.paired, b.present) {
+				if v, ok := t.votes[voteKey{role, surface, proof[0], proof[1]}]; ok {
+					out = append(out, v)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// ballots turns cast votes into counted ones. A vote counts only while its
+// voter is an enabled user who may decide this record on that surface, and
+// only with roles still held: whoever lost a role since does not lend it to a
+// call that runs now.
+func (s *Set) ballots(a Approval, requester access.Principal) []ballot {
+	var out []ballot
+	for _, v := range a.Votes {
+		m, ok := s.dir.members[v.User]
+		if !ok || !m.CanVote() {
+			continue
+		}
+		if !s.electorate(requester, "").has(v.User, v.Surface) {
+			continue
+		}
+		b := ballot{
+			user: v.User, surfaces: []access.Surface{v.Surface}, paired: v.Paired, present: v.Present,
+			age: max(a.Now.Sub(v.At), 0),
+		}
+		for _, r := range v.Roles {
+			if m.Holds(r) && !slices.Contains(b.roles, r) {
+				b.roles = append(b.roles, r)
+			}
+		}
+		out = append(out, b)
+	}
+	return out
+}

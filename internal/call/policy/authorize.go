@@ -1,0 +1,269 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/call/policy/internal/expr"
+	"palyra/internal/call/policy/internal/names"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+)
+
+// ApprovalResource is an approval record as the access rules see it.
+type ApprovalResource struct {
+	// ID is the record's ULID, "" when the question is about records of this
+	// kind in general.
+	ID       string
+	Severity string
+	// Requester is the user whose call asks; zero when there is none.
+	Requester access.Principal
+}
+
+// AccessRequest asks whether a caller has a permission.
+type AccessRequest struct {
+	Caller     access.Caller
+	Permission access.Permission
+	// Approval is the resource of approval.* permissions; nil means approvals
+	// in general.
+	Approval *ApprovalResource
+	// Resource names the resource of permissions that have one, such as a secret
+	// ("user:ann/smtp") or a workspace; "" means the gateway as a whole.
+	Resource string
+	// Skill is the skill whose guest would use the secret, "" for none.
+	Skill string
+}
+
+// Authorize evaluates the access rules: the API's permissions are Cedar too.
+// A permission that the vocabulary does not have is denied.
+func (s *Set) Authorize(r AccessRequest) Judgement {
+	if bounds := r.Caller.Token; bounds != nil {
+		return s.authorizeToken(r, *bounds)
+	}
+	req, entities, misfit := s.accessRequest(r)
+	if misfit != "" {
+		return Judgement{Errors: []string{misfit}}
+	}
+	out := s.run(s.candidates(req), entities, req)
+	return Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
+}
+
+// accessRequest puts a request into Cedar's terms; misfit says why it has none, which
+// denies.
+func (s *Set) accessRequest(r AccessRequest) (req cedar.Request, entities *overlay, misfit string) {
+	action := types.NewEntityUID(names.TypeAction, types.String(r.Permission))
+	declared, ok := s.vocab.schema.Actions[action]
+	if !ok || declared.AppliesTo == nil || len(declared.AppliesTo.Resources) == 0 {
+		return req, nil, "the vocabulary has no permission " + expr.ClipText(string(r.Permission))
+	}
+	principal, extra, ok := s.dir.principal(r.Caller.Principal)
+	if !ok {
+		return req, nil, "the caller is no principal"
+	}
+	entities = &overlay{base: s.dir.entities}
+	if extra != nil {
+		entities.extra = append(entities.extra, *extra)
+	}
+	resource := r.resource(declared.AppliesTo.Resources[0], s.dir)
+	if _, known := s.dir.entities[resource.UID]; !known {
+		entities.extra = append(entities.extra, resource)
+	}
+	req = cedar.Request{Principal: principal, Action: action, Resource: resource.UID, Context: s.accessContext(r.Caller, r.Skill)}
+	if err := s.vocab.check.Request(req); err != nil {
+		return req, nil, "the request does not fit the schema: " + expr.ClipText(err.Error())
+	}
+	return req, entities, ""
+}
+
+// SkillGate says whether a skill may run at all, which is asked before anything else of
+// each call of one of its tools (action skill.execute). No approval changes it.
+type SkillGate struct {
+	Skill string `json:"skill"`
+	// Caller is who may not run it, else who calls.
+	Caller access.Principal `json:"principal"`
+	Judgement
+}
+
+// skillGate is nil for a call of no skill, and for what is no call: commits and secrets
+// are of calls that passed it. Of several who ask for a call each one passes.
+func (s *Set) skillGate(r *Request) *SkillGate {
+	if r.SkillID == "" || r.Commit != nil || r.Injection != nil {
+		return nil
+	}
+	gate := s.skillGateOf(r.Caller, r.SkillID)
+	for _, editor := range r.Editors {
+		if !gate.Allowed {
+			break
+		}
+		if other := s.skillGateOf(editor, r.SkillID); !other.Allowed {
+			gate = other
+		}
+	}
+	return &gate
+}
+
+// skillGateOf asks about one caller: as for the call itself, whose scopes the API asked,
+// a token changes nothing.
+func (s *Set) skillGateOf(caller access.Caller, skill string) SkillGate {
+	return SkillGate{skill, caller.Principal, s.Authorize(skillRequest(caller, skill))}
+}
+
+func skillRequest(caller access.Caller, skill string) AccessRequest {
+	caller.Token = nil
+	return AccessRequest{Caller: caller, Permission: names.SkillAction, Resource: skill}
+}
+
+// Message says in a sentence what the gate said.
+func (g *SkillGate) Message() string {
+	if g.Allowed {
+		return fmt.Sprintf("%s may run the skill %s", g.Caller, g.Skill)
+	}
+	why := "no policy permits it"
+	if len(g.Errors) > 0 {
+		why = "policy could not be evaluated"
+	}
+	for _, d := range g.Determining {
+		if d.Reason != "" {
+			why = d.Reason
+			break
+		}
+	}
+	return fmt.Sprintf("%s may not run the skill %s: %s", g.Caller, g.Skill, why)
+}
+
+// Remedy is the next step, "" where the gate let the call pass or no policy names one.
+func (g *SkillGate) Remedy() string {
+	if g.Allowed {
+		return ""
+	}
+	for _, d := range g.Determining {
+		if d.Remedy != "" {
+			return d.Remedy
+		}
+	}
+	return ""
+}
+
+// verdict is the deny of a gate that does not let its call pass.
+func (g *SkillGate) verdict() Verdict {
+	v := Verdict{code: reason.PolicyDenied, determining: g.Determining, remedy: g.Remedy(), errors: g.Errors, gate: g}
+	if len(g.Errors) > 0 {
+		v.code = reason.PolicyError
+	}
+	return v
+}
+
+// resource makes the entity that a permission is about.
+func (r AccessRequest) resource(t types.EntityType, dir *directory) types.Entity {
+	name := r.Resource
+	if name == "" {
+		name = names.GatewayID
+	}
+	if t != names.TypeApproval {
+		uid := types.NewEntityUID(t, types.String(name))
+		if t == names.TypeSecret {
+			return types.Entity{UID: uid, Attributes: types.NewRecord(r.secret(dir))}
+		}
+		return types.Entity{UID: uid, Attributes: types.NewRecord(resourceAttributes(t, name))}
+	}
+	a := r.Approval
+	if a == nil {
+		a = &ApprovalResource{}
+	}
+	attributes := types.RecordMap{"severity": types.String(a.Severity)}
+	if a.Requester.Kind == access.KindUser {
+		attributes["requester"] = names.UID(a.Requester)
+	}
+	return types.Entity{UID: types.NewEntityUID(names.TypeApproval, types.String(a.ID)), Attributes: types.NewRecord(attributes)}
+}
+
+// secret are the attributes of the secret that a permission is about, named
+// "<scope>/<key>".
+func (r AccessRequest) secret(dir *directory) types.RecordMap {
+	if r.Resource == "" {
+		return types.RecordMap{"name": types.String(names.GatewayID), "scope": types.String("")}
+	}
+	scope, _, _ := strings.Cut(r.Resource, "/")
+	attributes := types.RecordMap{"name": types.String(r.Resource), "scope": types.String(scope)}
+	if skill, ok := strings.CutPrefix(scope, "skill:"); ok {
+		attributes["skill"] = types.NewEntityUID(names.TypeSkill, types.String(skill))
+	}
+	switch of, err := access.ParsePrincipal(scope); {
+	case err == nil && of.Kind == access.KindUser:
+		attributes["owner"] = names.UID(of)
+	case err == nil && of.Kind == access.KindAgent:
+		attributes["agent"] = names.UID(of)
+		if m, known := dir.members[of]; known && !m.Owner.IsZero() {
+			attributes["owner"] = names.UID(m.Owner)
+		}
+	}
+	return attributes
+}
+
+// resourceAttributes gives named resources their name, as the schema demands.
+func resourceAttributes(t types.EntityType, name string) types.RecordMap {
+	switch t {
+	case names.TypePolicy, names.TypeGateway:
+		return nil
+	default:
+		return types.RecordMap{"name": types.String(name)}
+	}
+}
+
+// LetsIn reports whether the configuration and the ceilings that commands set let a
+// member act at all. No policy changes that.
+func (s *Set) LetsIn(p access.Principal) bool {
+	return slices.Contains(s.dir.ancestors[names.UID(p)], types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed))
+}
+
+// Permit is Authorize as an error: nil when the caller has the permission,
+// else reason.PermissionDenied, or reason.PolicyError when the rules could not
+// be evaluated. The forbid that decided says why and what to do, if it does.
+func (s *Set) Permit(r AccessRequest) error {
+	j := s.Authorize(r)
+	if j.Allowed {
+		return nil
+	}
+	if len(j.Errors) > 0 {
+		return reason.Errorf(reason.PolicyError, "the access rules could not be evaluated for %s", r.Permission)
+	}
+	e := reason.Errorf(reason.PermissionDenied, "%s may not %s", r.Caller.Principal, r.Permission).
+		WithField("permission", string(r.Permission))
+	if j.Missing != "" {
+		e.Message += ": " + j.Missing
+		e = e.WithRemedy("Have a token made that may: `palyra tokens create NAME --scope %s`, by somebody who may as well.", r.Permission)
+	}
+	for _, d := range j.Determining {
+		if d.Reason != "" {
+			e.Message += ": " + d.Reason
+		}
+		if d.Remedy != "" {
+			e = e.WithRemedy("%s", d.Remedy)
+		}
+	}
+	return e
+}
+
+// authorizeToken decides for a caller with an API token: within the token's scopes,
+// what its holder may do and its creator may do as well. So a creator who loses a
+// role takes it from the token.
+func (s *Set) authorizeToken(r AccessRequest, bounds access.TokenBounds) Judgement {
+	if !slices.Contains(bounds.Scopes, r.Permission) {
+		return Judgement{Missing: "it is not among the token's scopes"}
+	}
+	r.Caller.Token = nil
+	holder := s.Authorize(r)
+	if !holder.Allowed || bounds.Creator == r.Caller.Principal {
+		return holder
+	}
+	r.Caller.Principal, r.Caller.OnBehalfOf = bounds.Creator, bounds.Creator
+	creator := s.Authorize(r)
+	if !creator.Allowed {
+		creator.Missing = bounds.Creator.String() + ", who made the token, may not"
+	}
+	return creator
+}

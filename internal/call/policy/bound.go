@@ -1,0 +1,180 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/tool"
+)
+
+// The facts of a plan that no row of the table has: policy reads Paths one by
+// one as context.path, and Files not at all.
+const (
+	factPaths = "paths"
+	factFiles = "file"
+)
+
+// BoundDigest is the digest of everything that policy judged of a plan and that
+// has to be the same when the call runs: "sha256:<hex>" over the bound facts of
+// the table, the paths, and which files were looked at. A permit holds it for the
+// moment that it lives; it is kept nowhere.
+func BoundDigest(p *tool.Plan) string {
+	var room [1024]byte // enough for most calls, so that nothing is allocated
+	text, r := room[:0], &Request{Facts: p.Facts}
+	for _, f := range boundFacts {
+		text = appendText(text, f.name)
+		text = f.appendTo(text, r, p.Files)
+	}
+	return canonical.Digest(text)
+}
+
+// ChangedFacts names the bound facts in which two plans differ, as policies name
+// them: "path", "hard_links", "exec". "file" means that the file, or its
+// content, is another.
+func ChangedFacts(was, is tool.Plan) []string { return changed(boundFacts, &was, &is) }
+
+// EnvironmentChanged reports whether facts about the machine differ: then the
+// call has to be judged again.
+func EnvironmentChanged(was, is *tool.Plan) bool {
+	return len(changed(environmentFacts, was, is)) > 0
+}
+
+func changed(facts []planFact, was, is *tool.Plan) []string {
+	var names []string
+	before, after := &Request{Facts: was.Facts}, &Request{Facts: is.Facts}
+	var room [2][256]byte // as in BoundDigest
+	one, other := room[0][:0], room[1][:0]
+	for _, f := range facts {
+		one, other = f.appendTo(one[:0], before, was.Files), f.appendTo(other[:0], after, is.Files)
+		if !bytes.Equal(one, other) {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// ReadsChanged reports whether two requests differ in a fact that is not about
+// the past and that a policy in force reads when it judges them.
+func (s *Set) ReadsChanged(was, is Request) bool {
+	before, refused := s.prepare(&was)
+	if refused != nil {
+		return true
+	}
+	names := ChangedFacts(tool.Plan{Facts: was.Facts}, tool.Plan{Facts: is.Facts})
+	return slices.ContainsFunc(names, func(name string) bool {
+		a := attributeOfName(types.String(name))
+		return a == 0 || before.reads.has(a)
+	})
+}
+
+// planFact is something that a plan says: a row of the table, or, without one, what
+// factPaths and factFiles name.
+type planFact struct {
+	name string
+	row  *contextFact
+}
+
+// boundFacts and environmentFacts are those of the table that planning finds, in
+// its order; the bound ones with what no row has.
+var (
+	boundFacts       = append(factsOfKind(bound), planFact{name: factPaths}, planFact{name: factFiles})
+	environmentFacts = factsOfKind(environment)
+)
+
+// factsOfKind are the facts of a kind that planning finds.
+func factsOfKind(kind factKind) []planFact {
+	var list []planFact
+	for a, name := range planAttributes.all() {
+		if row := &contextFacts[a.index()]; row.kind == kind {
+			list = append(list, planFact{string(name), row})
+		}
+	}
+	return list
+}
+
+// appendTo writes the fact as bytes: the same ones for the same value, and others for
+// another.
+func (f planFact) appendTo(b []byte, r *Request, files []tool.FileIdentity) []byte {
+	switch {
+	case f.row != nil:
+		return f.row.appendTo(b, r, f.row.parts)
+	case f.name == factPaths:
+		return appendTexts(b, r.Facts.Paths)
+	}
+	for _, file := range files {
+		b = binary.BigEndian.AppendUint64(b, file.Device)
+		b = binary.BigEndian.AppendUint64(b, file.Inode)
+		b = binary.BigEndian.AppendUint64(b, uint64(file.ChangedAt))
+	}
+	return b
+}
+
+// appendTo writes what value makes a Cedar value of, for the types that planning and
+// the past of a session have. Each value says what it is and how long, so that two
+// that follow one another cannot be read as others.
+func (f *Fact) appendTo(b []byte, r *Request, parts []part) []byte {
+	switch at := f.at(r).(type) {
+	case nil:
+		return append(b, 'n')
+	case *string:
+		if f.optional() && *at == "" {
+			return append(b, 'n')
+		}
+		return appendText(append(b, 's'), *at)
+	case *bool:
+		if *at {
+			return append(b, 't')
+		}
+		return append(b, 'f')
+	case *int:
+		if f.optional() && *at == 0 {
+			return append(b, 'n')
+		}
+		return appendNumber(b, int64(*at))
+	case *int64:
+		return appendNumber(b, *at)
+	case *[]string:
+		return appendTexts(append(b, '['), asSet(*at))
+	case record:
+		b = append(b, '{')
+		for _, p := range parts {
+			b = p.appendTo(b, r, nil)
+		}
+		return b
+	default:
+		panic("policy: no bytes are made of the fact " + f.Name)
+	}
+}
+
+func appendNumber(b []byte, n int64) []byte {
+	return binary.BigEndian.AppendUint64(append(b, 'v'), uint64(n))
+}
+
+// asSet sorts texts and leaves repeats out, in a copy unless they are so already.
+func asSet(list []string) []string {
+	for i := 1; i < len(list); i++ {
+		if list[i-1] >= list[i] {
+			list = slices.Clone(list)
+			slices.Sort(list)
+			return slices.Compact(list)
+		}
+	}
+	return list
+}
+
+func appendTexts(b []byte, list []string) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(list)))
+	for _, text := range list {
+		b = appendText(b, text)
+	}
+	return b
+}
+
+// appendText writes a text with its length before it.
+func appendText(b []byte, text string) []byte {
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(text))), text...)
+}

@@ -1,0 +1,219 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/call/policy/internal/expr"
+	"palyra/internal/call/policy/internal/names"
+	"palyra/internal/core/access"
+)
+
+// CatalogEntry is a tool that a principal could ever call.
+type CatalogEntry struct {
+	Tool string `json:"tool"`
+	// MayAsk is true unless it is sure that no call has to wait for a human.
+	MayAsk bool `json:"may_ask"`
+}
+
+// Catalog lists the tools that a caller could ever call, by name. Arguments
+// and facts are unknown, so it errs on the side of listing: a listed tool may
+// still be denied, a tool that is not listed always is.
+//
+// The list of a member is remembered for the life of the set, which never
+// changes: a model is told of it before each of its turns.
+func (s *Set) Catalog(caller access.Caller) []CatalogEntry { return slices.Clone(s.listed(caller)) }
+
+// Lists reports whether Catalog lists a tool. It copies nothing: calls ask it.
+func (s *Set) Lists(caller access.Caller, tool string) bool {
+	_, found := slices.BinarySearchFunc(s.listed(caller), tool, func(e CatalogEntry, tool string) int { return strings.Compare(e.Tool, tool) })
+	return found
+}
+
+// listed is Catalog, remembered: nobody may change it.
+func (s *Set) listed(caller access.Caller) []CatalogEntry {
+	if _, member := s.dir.members[caller.Principal]; !member {
+		return s.catalog(caller)
+	}
+	if found, ok := s.catalogs.Load(caller.Principal); ok {
+		if list, ok := found.([]CatalogEntry); ok {
+			return list
+		}
+	}
+	list := s.catalog(caller)
+	s.catalogs.Store(caller.Principal, list)
+	return list
+}
+
+func (s *Set) catalog(caller access.Caller) []CatalogEntry {
+	p, ok := s.prospectsOf(caller)
+	if !ok {
+		return nil
+	}
+	var out []CatalogEntry
+	for name := range s.vocab.args {
+		if name == names.UnknownTool {
+			continue
+		}
+		req := p.callOf(name)
+		found := s.inScope(req)
+		if !s.couldRun(p, name) || !couldAllow(found, viewOf(p.entities, req, p.strongest)) {
+			continue
+		}
+		out = append(out, CatalogEntry{Tool: name, MayAsk: s.mayAsk(found, p.entities, req, p.strongest)})
+	}
+	slices.SortFunc(out, func(a, b CatalogEntry) int { return strings.Compare(a.Tool, b.Tool) })
+	return out
+}
+
+// Bars are the policies that forbid a caller every call of a tool, whatever its
+// input is and whoever approves it. There are none where simply nothing permits.
+func (s *Set) Bars(caller access.Caller, tool string) []Determining {
+	p, ok := s.prospectsOf(caller)
+	if !ok {
+		return nil
+	}
+	bars := func(found candidates, view *expr.Partial) []*compiled {
+		return slices.DeleteFunc(found, func(c *compiled) bool { return c.Permits() || view.Applies(c.Policy) != expr.Yes })
+	}
+	if skill, of := s.dir.skills[tool]; of {
+		req := p.runOf(skill)
+		if found := bars(s.inScope(req), partialOf(p.entities, req, types.NewRecord(nil))); len(found) > 0 {
+			return describe(found)
+		}
+	}
+	req := p.callOf(tool)
+	return describe(bars(s.inScope(req), viewOf(p.entities, req, p.strongest)))
+}
+
+// couldRun reports whether the caller could run the skill whose tool it is, if it is one's.
+func (s *Set) couldRun(p prospects, tool string) bool {
+	skill, of := s.dir.skills[tool]
+	if !of {
+		return true
+	}
+	req := p.runOf(skill)
+	return couldAllow(s.inScope(req), partialOf(p.entities, req, types.NewRecord(nil)))
+}
+
+// prospects is what is known of a caller's calls before there are any.
+type prospects struct {
+	principal types.EntityUID
+	entities  *overlay
+	// strongest is what everybody who may approve could give.
+	strongest types.Record
+}
+
+// prospectsOf is false for a caller whom the set does not know.
+func (s *Set) prospectsOf(caller access.Caller) (prospects, bool) {
+	principal, extra, ok := s.dir.principal(caller.Principal)
+	if !ok {
+		return prospects{}, false
+	}
+	entities := &overlay{base: s.dir.entities}
+	if extra != nil {
+		entities.extra = append(entities.extra, *extra)
+	}
+	return prospects{principal, entities, s.electorate(s.dir.requester(caller), "").facts}, true
+}
+
+func (p prospects) callOf(tool string) cedar.Request {
+	return cedar.Request{
+		Principal: p.principal,
+		Action:    types.NewEntityUID(names.TypeAction, types.String(names.ToolPrefix+tool)),
+		Resource:  types.NewEntityUID(names.TypeTool, types.String(tool)),
+	}
+}
+
+func (p prospects) runOf(skill string) cedar.Request {
+	return cedar.Request{
+		Principal: p.principal,
+		Action:    types.NewEntityUID(names.TypeAction, names.SkillAction),
+		Resource:  types.NewEntityUID(names.TypeSkill, types.String(skill)),
+	}
+}
+
+// inScope returns the policies whose whole scope matches.
+func (s *Set) inScope(req cedar.Request) candidates {
+	return slices.DeleteFunc(s.candidates(req), func(p *compiled) bool {
+		return !s.dir.inScope(req.Principal, p.AST.Principal) || !s.dir.inScope(req.Action, p.AST.Action) ||
+			!s.dir.inScope(req.Resource, p.AST.Resource)
+	})
+}
+
+// viewOf knows who calls which tool, and one approval, and no facts.
+func viewOf(entities *overlay, req cedar.Request, approval types.Record) *expr.Partial {
+	return partialOf(entities, req, types.NewRecord(types.RecordMap{"approval": approval}))
+}
+
+// partialOf knows who does what, and of the context the approval, or that there is none.
+func partialOf(entities *overlay, req cedar.Request, context types.Record) *expr.Partial {
+	return &expr.Partial{
+		Env:   expr.Env{Entities: entities, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: context},
+		Known: expr.Prefixes([]string{"principal"}, []string{"action"}, []string{"resource"}, []string{"context", "approval"}),
+	}
+}
+
+// couldAllow reports whether some facts exist under which what is known allows the
+// request.
+func couldAllow(found candidates, view *expr.Partial) bool {
+	permitted := false
+	for _, p := range found {
+		t := view.Applies(p.Policy)
+		if !p.Permits() && t == expr.Yes {
+			return false
+		}
+		permitted = permitted || p.Permits() && t != expr.No
+	}
+	return permitted
+}
+
+// mayAsk reports whether some facts could exist under which an approval is
+// what decides. Forbids that do not read the approval deny, but never ask.
+func (s *Set) mayAsk(found candidates, entities *overlay, req cedar.Request, strongest types.Record) bool {
+	return len(s.askers(found, entities, req, strongest)) > 0
+}
+
+// askers are the policies that could make a call wait: the forbids that an approval
+// may lift, and the permits that one brings where no other is sure.
+func (s *Set) askers(found candidates, entities *overlay, req cedar.Request, strongest types.Record) []*compiled {
+	bare, best := viewOf(entities, req, s.noApproval), viewOf(entities, req, strongest)
+	sure := false
+	var lifted, brought []*compiled
+	for _, p := range found {
+		switch {
+		case p.Permits():
+			sure = sure || bare.Applies(p.Policy) == expr.Yes
+			if p.approval && best.Applies(p.Policy) != expr.No {
+				brought = append(brought, p)
+			}
+		case p.approval && bare.Applies(p.Policy) != expr.No && best.Applies(p.Policy) != expr.Yes:
+			lifted = append(lifted, p)
+		}
+	}
+	if sure {
+		return lifted
+	}
+	return append(lifted, brought...)
+}
+
+// Grounds are the policies behind an entry of the catalog, by id: those that could
+// make a call wait, or, where none does, those that could permit one.
+func (s *Set) Grounds(caller access.Caller, tool string) []Determining {
+	p, ok := s.prospectsOf(caller)
+	if !ok {
+		return nil
+	}
+	req := p.callOf(tool)
+	found := s.inScope(req)
+	grounds := s.askers(found, p.entities, req, p.strongest)
+	if len(grounds) == 0 {
+		view := viewOf(p.entities, req, p.strongest)
+		grounds = slices.DeleteFunc(found, func(c *compiled) bool { return !c.Permits() || view.Applies(c.Policy) == expr.No })
+	}
+	sortByID(grounds)
+	return describe(grounds)
+}

@@ -1,0 +1,253 @@
+package policy
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"palyra/internal/call/policy/internal/expr"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+)
+
+// Evaluate decides a proposal: allow as it is, allow by the first grant that
+// suffices, ask when the strongest approval that people could give would
+// allow it, else deny. Its error is that of ctx; whatever goes wrong in
+// policy is a deny with reason PolicyError.
+func (e *Engine) Evaluate(ctx context.Context, r Request, grants []Grant) (Verdict, error) {
+	if err := ctx.Err(); err != nil {
+		return Verdict{}, err
+	}
+	s := e.Current()
+	if s == nil {
+		return Verdict{code: reason.PolicyError, errors: []string{"no policy set is loaded"}}, nil
+	}
+	return s.decide(&r, grants), nil
+}
+
+// Evaluate is Engine.Evaluate with this set.
+func (s *Set) Evaluate(r Request, grants []Grant) Verdict { return s.decide(&r, grants) }
+
+func (s *Set) decide(r *Request, grants []Grant) Verdict {
+	gate := s.skillGate(r)
+	var v Verdict
+	if gate != nil && !gate.Allowed {
+		v = gate.verdict()
+	} else {
+		v = s.evaluate(r, grants)
+		v.gate = gate
+	}
+	v.snapshot, v.version = s.snapshotDigest, s.version
+	return v
+}
+
+// Simulate is Evaluate with votes as if they had been cast on an ask about the
+// call: those that are enough turn the ask into an allow, else the verdict says
+// what they lack.
+func (s *Set) Simulate(r Request, a Approval, grants []Grant) Verdict {
+	v := s.Evaluate(r, grants)
+	if len(a.Votes) == 0 {
+		return v
+	}
+	j := s.Judge(r, a)
+	if j.Allowed {
+		return Verdict{effect: Allow, determining: j.Determining, snapshot: s.snapshotDigest, version: s.version, gate: v.gate}
+	}
+	if v.effect == Ask {
+		v.missing, v.wanted = j.Missing, j.Wanted
+	}
+	return v
+}
+
+// evaluateOne decides a call that changes at most one file.
+func (s *Set) evaluateOne(r *Request, grants []Grant) Verdict {
+	c, refused := s.prepare(r)
+	if refused != nil {
+		return Verdict{code: refused.code, errors: []string{refused.message}}
+	}
+	bare := c.under(s.noApproval)
+	if v, done := settled(bare); done {
+		return v
+	}
+	return s.evaluateAsked(c, bare, grants)
+}
+
+// evaluateAsked decides a call that bare, which is without an approval, does not allow.
+func (s *Set) evaluateAsked(c *call, bare outcome, grants []Grant) Verdict {
+	if absolute := absoluteForbids(bare); len(absolute) > 0 {
+		return denial(absolute)
+	}
+	for _, g := range grants {
+		facts := c.facts(s.ballots(g.Approval, c.requester), true)
+		if v, done := settled(c.under(facts)); done {
+			v.grantID = g.ID
+			if v.effect != Allow {
+				v.grantID = ""
+			}
+			return v
+		}
+	}
+	return s.ask(c, bare)
+}
+
+// settled makes the verdict of an outcome that allows or errs.
+func settled(o outcome) (Verdict, bool) {
+	switch {
+	case len(o.errors) > 0:
+		return Verdict{code: reason.PolicyError, errors: o.errors}, true
+	case o.allowed:
+		return Verdict{effect: Allow, determining: describe(o.determining)}, true
+	default:
+		return Verdict{}, false
+	}
+}
+
+// prospect is what the people who exist could do for a call.
+type prospect struct {
+	voters *electorate
+	// best is the outcome under the strongest approval of the voters.
+	best outcome
+	// causes and severity are those of the ask, if best allows.
+	causes   []*compiled
+	severity string
+}
+
+// prospect evaluates a call that bare does not allow under the strongest
+// approval.
+func (s *Set) prospect(c *call, bare outcome) prospect {
+	p := prospect{voters: c.voters(s.offers, "")}
+	p.best = c.under(p.voters.facts)
+	if !p.best.allowed {
+		return p
+	}
+	p.causes = askCauses(bare, p.best)
+	p.severity = highestSeverity(p.causes)
+	// The severity narrows who may decide, so it is asked again with those.
+	if exact := c.voters(s.offers, p.severity); !exact.same(p.voters) {
+		p.voters, p.best = exact, c.under(exact.facts)
+	}
+	return p
+}
+
+// ask finds out whether people could allow the call.
+func (s *Set) ask(c *call, bare outcome) Verdict {
+	p := s.prospect(c, bare)
+	if len(p.best.errors) > 0 {
+		return Verdict{code: reason.PolicyError, errors: p.best.errors}
+	}
+	if !p.best.allowed {
+		return s.deny(c, p.voters, p.best)
+	}
+	v := Verdict{
+		effect: Ask, code: reason.ApprovalRequired, determining: describeCauses(p.causes),
+		timeout: shortestTimeout(p.causes), severity: p.severity, wanted: s.wanted(c, nil),
+	}
+	v.missing = v.wanted.String()
+	v.remedy = reason.Lookup(reason.ApprovalRequired).Remedy
+	return v
+}
+
+// deny explains a call that the people who exist cannot allow. If more of
+// them could, the remedy says who is wanting.
+func (s *Set) deny(c *call, voters *electorate, best outcome) Verdict {
+	v := denial(best.determining)
+	if lack := s.lacking(c, voters); lack.text != "" {
+		v.code = reason.ApprovalUnattainable
+		v.missing, v.remedy = lack.text, lack.remedy
+		return v
+	}
+	if f := &c.request.Facts; len(v.determining) == 0 && f.EgressMode == "none" && f.SandboxTier != "external" {
+		v.remedy = openNetwork
+	}
+	return v
+}
+
+// openNetwork is the next step for a program that would have the network of the machine, which
+// no default policy permits.
+const openNetwork = "The operator set process_runner.egress_enforcement_mode = \"unrestricted\". Ask an operator to set it to \"strict\", or to add a permit that says context.egress.mode == \"none\"."
+
+// denial is a deny by policies, with the first remedy among them.
+func denial(by []*compiled) Verdict {
+	v := Verdict{code: reason.PolicyDenied, determining: describe(by)}
+	for _, p := range by {
+		if p.Notes.Remedy != "" {
+			v.remedy = p.Notes.Remedy
+			break
+		}
+	}
+	return v
+}
+
+// absoluteForbids are the forbids of an outcome that do not read the
+// approval: no grant and no vote lifts them.
+func absoluteForbids(o outcome) []*compiled {
+	var out []*compiled
+	for _, p := range o.determining {
+		if !p.Permits() && !p.approval {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// askCauses are the policies that want a human: the forbids that an approval
+// lifts and the permits that it brings.
+func askCauses(bare, best outcome) []*compiled {
+	causes := slices.Clone(best.determining)
+	for _, p := range bare.determining {
+		if !p.Permits() && !slices.Contains(causes, p) {
+			causes = append(causes, p)
+		}
+	}
+	// A permit that asks for no approval was not the cause.
+	causes = slices.DeleteFunc(causes, func(p *compiled) bool { return p.Permits() && !p.approval })
+	sortByID(causes)
+	return causes
+}
+
+func highestSeverity(causes []*compiled) string {
+	best := -1
+	for _, p := range causes {
+		best = max(best, slices.Index(expr.Severities, p.Notes.Severity))
+	}
+	if best < 0 {
+		return SeverityMedium
+	}
+	return expr.Severities[best]
+}
+
+// shortestTimeout returns 0 when no cause names a time.
+func shortestTimeout(causes []*compiled) time.Duration {
+	shortest := time.Duration(0)
+	for _, p := range causes {
+		shortest = shorter(shortest, p.Notes.Timeout)
+	}
+	return shortest
+}
+
+// shorter returns the shorter of two times of which 0 means none.
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// judgeOne judges a call that changes at most one file.
+func (s *Set) judgeOne(r *Request, a Approval) Judgement {
+	c, refused := s.prepare(r)
+	if refused != nil {
+		return Judgement{Errors: []string{refused.message}}
+	}
+	cast := s.ballots(a, c.requester)
+	out := c.under(c.facts(cast, a.Standing))
+	j := Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
+	if !j.Allowed && len(j.Errors) == 0 {
+		j.Missing, j.Wanted = s.missing(c, cast, c.voters(s.offers, ""))
+	}
+	return j
+}
+
+// Requester returns the user that answers for a caller's calls, as the access
+// rules see it; zero when there is none.
+func (s *Set) Requester(c access.Caller) access.Principal { return s.dir.requester(c) }

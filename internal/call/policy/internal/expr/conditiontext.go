@@ -1,0 +1,121 @@
+package expr
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"palyra/internal/core/text"
+)
+
+// maxCondition is the longest text of a condition, in characters.
+const maxCondition = 300
+
+// ConditionText returns the policy's clauses in its own words, on one line and
+// without comments: of each clause the conjuncts that keep admits, all with
+// nil. A clause of which nothing is left is left out.
+func (c *Policy) ConditionText(keep func([]Token) bool) string {
+	var clauses []string
+	for _, start := range c.clauseStarts() {
+		body := clauseBody(c.Tokens[start+1:])
+		var parts []string
+		for _, part := range conjuncts(body) {
+			if keep == nil || keep(part) {
+				parts = append(parts, sourceOf(part))
+			}
+		}
+		if len(parts) > 0 {
+			clauses = append(clauses, c.Tokens[start].Text+" { "+strings.Join(parts, " && ")+" }")
+		}
+	}
+	return Clip(strings.Join(clauses, " "))
+}
+
+// clauseBody returns the tokens between the braces that a clause begins with.
+func clauseBody(tokens []Token) []Token {
+	depth := 0
+	for i, t := range tokens {
+		if depth += nesting(t); depth == 0 {
+			return tokens[min(1, i):i]
+		}
+	}
+	return nil
+}
+
+// nesting is 1 for an opening bracket, -1 for a closing one, else 0.
+func nesting(t Token) int {
+	if t.Kind != tokPunct {
+		return 0
+	}
+	switch t.Text {
+	case "(", "{", "[":
+		return 1
+	case ")", "}", "]":
+		return -1
+	}
+	return 0
+}
+
+// conjuncts cuts an expression at the && that are not inside anything else.
+// One with an || or an if outside of brackets is no conjunction: those bind
+// weaker.
+func conjuncts(body []Token) [][]Token {
+	var parts [][]Token
+	depth, start := 0, 0
+	for i, t := range body {
+		depth += nesting(t)
+		switch {
+		case depth > 0:
+		case t.Kind == tokPunct && t.Text == "||", t.Kind == TokIdent && t.Text == "if":
+			return [][]Token{body}
+		case t.Kind == tokPunct && t.Text == "&&":
+			parts = append(parts, body[start:i])
+			start = i + 1
+		}
+	}
+	return append(parts, body[start:])
+}
+
+// ReadsApproval reports whether an expression has context.approval, in either
+// way to write it.
+func ReadsApproval(part []Token) bool {
+	for i := range part {
+		rest := part[i:]
+		if len(rest) < 3 || rest[0].Kind != TokIdent || rest[0].Text != "context" {
+			continue
+		}
+		if rest[1].Text == "." && rest[2].Text == "approval" || rest[1].Text == "[" && rest[2].Unquoted() == "approval" {
+			return true
+		}
+	}
+	return false
+}
+
+// sourceOf writes tokens as they stood, with one space where there was any.
+func sourceOf(tokens []Token) string {
+	var b strings.Builder
+	for i, t := range tokens {
+		if i > 0 && t.Offset > tokens[i-1].End() {
+			b.WriteByte(' ')
+		}
+		b.WriteString(t.Text)
+	}
+	return b.String()
+}
+
+// Clip keeps a text to one line and maxCondition characters.
+func Clip(text string) string {
+	runes := []rune(text)
+	if len(runes) > maxCondition {
+		runes = append(runes[:maxCondition-3], []rune("...")...)
+	}
+	for i, r := range runes {
+		if unicode.IsControl(r) {
+			runes[i] = ' ' // a string may run over lines
+		}
+	}
+	return string(slices.Clip(runes))
+}
+
+// ClipText bounds a text in bytes.
+func ClipText(s string) string { return text.Ellipsis(s, 400) }

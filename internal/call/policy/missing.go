@@ -1,0 +1,260 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/provenance"
+)
+
+// The most hypothetical people that the search for what is missing adds.
+const (
+	maxMoreVoters  = 5
+	maxMoreOfARole = 3
+)
+
+// PresenceProven is in the text of what is missing where a vote has to prove that its
+// voter is there.
+const PresenceProven = "with presence proven"
+
+// lack is what an approval wants that nobody can give.
+type lack struct{ text, remedy string }
+
+// moreVoters are people who would allow a call: so many people, each
+// with the role when there is one: {2, "security"}.
+type moreVoters struct {
+	people int
+	role   access.Role
+}
+
+func (h moreVoters) roles() []access.Role {
+	if h.role == "" {
+		return nil
+	}
+	return []access.Role{h.role}
+}
+
+func (h moreVoters) String() string {
+	if h.role == "" {
+		return persons(h.people)
+	}
+	return fmt.Sprintf("%s with role %s", persons(h.people), h.role)
+}
+
+// lacking asks whether people could allow the call after all: first whether any
+// number of them could, then whether the gateway lacks what they would vote with, then
+// who is wanting.
+func (s *Set) lacking(c *call, voters *electorate) lack {
+	if !c.under(s.ideal()).allowed {
+		return lack{}
+	}
+	if out := s.outOfReach(c, voters.severity); out.text != "" {
+		return out
+	}
+	if out := s.dependent(c, voters.ballots); out.text != "" {
+		return out
+	}
+	h, ok := s.fewestVoters(c, voters.ballots)
+	if !ok {
+		return lack{
+			text:   "more people than now exist would have to approve",
+			remedy: "Ask an operator to add members: `palyrad operator add NAME --role ROLE`.",
+		}
+	}
+	if h.role == "" {
+		return lack{
+			text:   fmt.Sprintf("%s may decide this, and policy wants %s more", persons(len(voters.ballots)), h),
+			remedy: "Ask an operator to add a member who may decide: `palyrad operator add NAME --role operator`.",
+		}
+	}
+	out := lack{
+		text: fmt.Sprintf("nobody who may decide this holds role %s", h.role),
+		remedy: fmt.Sprintf("Ask an operator to give role %s to a member who may decide: "+
+			"`palyrad operator add NAME --role %s`.", h.role, h.role),
+	}
+	if slices.ContainsFunc(voters.ballots, func(b ballot) bool { return slices.Contains(b.roles, h.role) }) {
+		out.text = fmt.Sprintf("too few people who may decide this hold role %s", h.role)
+	}
+	return out
+}
+
+// dependent asks whether those who may decide would be enough, if one person could
+// not be behind several of them.
+func (s *Set) dependent(c *call, ballots []ballot) lack {
+	if !c.under(s.tally.facts(new(provenance.Independence), c.requester, ballots, false)).allowed {
+		return lack{}
+	}
+	users := make([]access.Principal, len(ballots))
+	for i, b := range ballots {
+		users[i] = b.user
+	}
+	return lack{
+		text: fmt.Sprintf("%s may decide this and count as %s, since whoever made or changed a member could vote as it",
+			persons(len(ballots)), persons(max(1, c.is.Count(c.requester, users)))),
+		remedy: "Have somebody whom neither made confirm the others, `palyra members confirm NAME`, or confirm them on the gateway's host while palyrad is stopped: `palyrad members confirm NAME`.",
+	}
+}
+
+// fewestVoters finds the fewest further voters who allow the call on top of
+// base.
+func (s *Set) fewestVoters(c *call, base []ballot) (moreVoters, bool) {
+	for n := 1; n <= maxMoreVoters; n++ {
+		if h := (moreVoters{people: n}); s.helps(c, base, h) {
+			return h, true
+		}
+	}
+	for n := 1; n <= maxMoreOfARole; n++ {
+		for _, r := range s.vocab.roles {
+			if h := (moreVoters{n, r}); s.helps(c, base, h) {
+				return h, true
+			}
+		}
+	}
+	return moreVoters{}, false
+}
+
+// helps tries further voters.
+func (s *Set) helps(c *call, base []ballot, h moreVoters) bool {
+	return s.allowsWith(c, base, h, nil)
+}
+
+// allowsWith tries further voters, whose ballots are each changed unless change
+// is nil.
+func (s *Set) allowsWith(c *call, base []ballot, h moreVoters, change func(*ballot)) bool {
+	if len(base) == 0 && change == nil {
+		facts := s.memo.get(h, func() types.Record { return s.facts(access.Principal{}, s.ballotsOf(h), false) })
+		return c.under(facts).allowed
+	}
+	ballots := slices.Concat(base, s.ballotsOf(h))
+	if change != nil {
+		for i := range ballots[len(base):] {
+			change(&ballots[len(base)+i])
+		}
+	}
+	return c.under(c.facts(ballots, false)).allowed
+}
+
+// ballotsOf are the votes of further voters.
+func (s *Set) ballotsOf(h moreVoters) []ballot {
+	ballots := make([]ballot, 0, h.people)
+	for i := range h.people {
+		ballots = append(ballots, s.offers.voter(i, h.roles()...))
+	}
+	return ballots
+}
+
+// missing says in plain words what would have to be added to the votes cast
+// to allow the call, as far as people who exist can add it, and which people that
+// are, if it is them. It is "" when nothing can help.
+func (s *Set) missing(c *call, cast []ballot, voters *electorate) (string, *Wanted) {
+	if !c.under(c.facts(append(slices.Clone(cast), voters.ballots...), false)).allowed {
+		return s.lacking(c, voters).text, nil
+	}
+	cast = refreshed(cast)
+	if c.under(c.facts(cast, false)).allowed {
+		return "a fresh vote: those cast are too old, or stand in a grant", nil
+	}
+	if w := s.wanted(c, cast); w != nil {
+		return w.String(), w
+	}
+	return "an approval by others or in another way; see the policies named", nil
+}
+
+// refreshed is the ballots as if cast now.
+func refreshed(cast []ballot) []ballot {
+	out := slices.Clone(cast)
+	for i := range out {
+		out[i].age = time.Duration(0)
+	}
+	return out
+}
+
+// Wanted are the fewest further people whose yes would allow a call that the votes
+// cast do not.
+type Wanted struct {
+	// Have counts the people whose yes counts so far, of those with Role if it is
+	// given; More are still needed.
+	Have, More int
+	// Role is what they must hold, "" for any.
+	Role access.Role
+	// Surfaces are those that their vote may come from; none for any.
+	Surfaces []access.Surface
+	// Present and Paired say what their vote has to prove.
+	Present, Paired bool
+}
+
+// String is it in plain words: "the approval of 1 person with role security on
+// console, with presence proven".
+func (w *Wanted) String() string {
+	if w == nil {
+		return ""
+	}
+	text := "the approval of " + moreVoters{w.More, w.Role}.String()
+	for i, surface := range w.Surfaces {
+		text += []string{" on ", " or "}[min(i, 1)] + string(surface)
+	}
+	if w.Present {
+		text += ", " + PresenceProven
+	}
+	if w.Paired {
+		text += ", from a paired device"
+	}
+	return text
+}
+
+// wanted finds which further votes would allow a call that those cast do not; nil
+// when a few more do not.
+func (s *Set) wanted(c *call, cast []ballot) *Wanted {
+	h, ok := s.fewestVoters(c, cast)
+	if !ok {
+		return nil
+	}
+	w := &Wanted{More: h.people, Role: h.role, Have: c.counted(cast, h.role)}
+	s.addConditions(w, c, cast, h)
+	return w
+}
+
+// counted is how many people have said yes and count, of those with a role if it is
+// given.
+func (c *call) counted(cast []ballot, role access.Role) int {
+	var users []access.Principal
+	for _, b := range cast {
+		if role == "" || slices.Contains(b.roles, role) {
+			users = append(users, b.user)
+		}
+	}
+	n := c.is.Count(c.requester, users)
+	if role == "" { // a first approval need not be independent
+		n = max(n, min(len(users), 1))
+	}
+	return n
+}
+
+// addConditions finds the surfaces and the proof that the next voters need.
+func (s *Set) addConditions(w *Wanted, c *call, cast []ballot, h moreVoters) {
+	if !slices.ContainsFunc(c.found, func(p *compiled) bool { return p.votes }) {
+		return // no policy looks at surfaces or proof
+	}
+	offered := s.offers.list()
+	for _, surface := range offered {
+		if s.allowsWith(c, cast, h, func(b *ballot) { b.surfaces = []access.Surface{surface} }) {
+			w.Surfaces = append(w.Surfaces, surface)
+		}
+	}
+	if len(w.Surfaces) == len(offered) {
+		w.Surfaces = nil
+	}
+	w.Present = !s.allowsWith(c, cast, h, func(b *ballot) { b.present = false })
+	w.Paired = !s.allowsWith(c, cast, h, func(b *ballot) { b.paired = false })
+}
+
+func persons(n int) string {
+	if n == 1 {
+		return "1 person"
+	}
+	return fmt.Sprintf("%d people", n)
+}

@@ -1,0 +1,170 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"palyra/internal/call/policy/internal/expr"
+	"palyra/internal/core/access"
+	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
+)
+
+// A call that changes several files is evaluated once for each of them, with
+// context.path naming it, and the strictest verdict counts: a rule about a path
+// must not be escaped by naming a second file in the same call.
+
+// PerPath returns the request once for each file that the call changes, and
+// the request itself when there is at most one. A commit is decided as a whole:
+// its paths are a set in the context. A call that people edited is there once more
+// for each of them, as the caller; who approves has to be independent of all.
+func (r Request) PerPath() []Request {
+	if len(r.Editors) == 0 {
+		return r.perPath()
+	}
+	askers := append([]access.Caller{r.Caller}, r.Editors...)
+	r.Editors = nil
+	var list []Request
+	for i, asker := range askers {
+		r.Caller, r.Beside = asker, slices.Delete(slices.Clone(askers), i, i+1)
+		list = append(list, r.perPath()...)
+	}
+	return list
+}
+
+func (r Request) perPath() []Request {
+	if r.alone() {
+		return []Request{r}
+	}
+	list := make([]Request, len(r.Facts.Paths))
+	for i, path := range r.Facts.Paths {
+		list[i] = r
+		setPath(&list[i].Facts, path)
+	}
+	return list
+}
+
+// alone reports whether PerPath is the request itself.
+func (r *Request) alone() bool {
+	return len(r.Editors) == 0 && (len(r.Facts.Paths) == 0 || r.Commit != nil || r.Injection != nil)
+}
+
+// setPath sets a path with the spelling that follows from it.
+func setPath(f *tool.Facts, path string) {
+	f.Path, f.PathFolded = path, text.FoldCase(path)
+}
+
+// foldedPath is context.path_folded, which is there whenever context.path is:
+// calls that were journaled before it was a fact have a path alone.
+func foldedPath(f *tool.Facts) any {
+	switch {
+	case f.Path == "":
+		return nil
+	case f.PathFolded == "":
+		folded := text.FoldCase(f.Path)
+		return &folded
+	default:
+		return &f.PathFolded
+	}
+}
+
+func (s *Set) evaluate(r *Request, grants []Grant) Verdict {
+	if r.alone() {
+		return s.evaluateOne(r, grants)
+	}
+	return s.evaluateEach(r.PerPath(), grants)
+}
+
+// evaluateEach evaluates what has to be allowed together.
+func (s *Set) evaluateEach(list []Request, grants []Grant) Verdict {
+	if len(list) == 1 {
+		return s.evaluateOne(&list[0], grants)
+	}
+	verdicts := s.evaluateAll(list, grants)
+	for _, v := range verdicts {
+		if v.effect == Deny {
+			return v
+		}
+	}
+	if v, ok := allAllow(verdicts); ok {
+		return v
+	}
+	// One grant has to cover every file.
+	for _, g := range grants {
+		if v, ok := allAllow(s.evaluateAll(list, []Grant{g})); ok {
+			return v
+		}
+	}
+	return strictest(s.evaluateAll(list, nil))
+}
+
+func (s *Set) evaluateAll(list []Request, grants []Grant) []Verdict {
+	verdicts := make([]Verdict, len(list))
+	for i := range list {
+		verdicts[i] = s.evaluateOne(&list[i], grants)
+	}
+	return verdicts
+}
+
+// allAllow joins verdicts that all allow and that need at most one grant.
+func allAllow(verdicts []Verdict) (Verdict, bool) {
+	joined := Verdict{effect: Allow}
+	for _, v := range verdicts {
+		if v.effect != Allow || v.grantID != "" && joined.grantID != "" && v.grantID != joined.grantID {
+			return Verdict{}, false
+		}
+		joined.grantID = cmp.Or(joined.grantID, v.grantID)
+		joined.determining = append(joined.determining, v.determining...)
+	}
+	joined.determining = uniqueByID(joined.determining)
+	return joined, true
+}
+
+// strictest joins verdicts without a grant: the first deny, else an ask with
+// the highest severity and the shortest timeout among them.
+func strictest(verdicts []Verdict) Verdict {
+	var joined Verdict
+	for _, v := range verdicts {
+		switch {
+		case v.effect == Deny:
+			return v
+		case v.effect != Ask:
+			continue
+		case joined.effect != Ask:
+			joined = v
+		default:
+			joined.determining = append(joined.determining, v.determining...)
+			joined.timeout = shorter(joined.timeout, v.timeout)
+			if slices.Index(expr.Severities, v.severity) > slices.Index(expr.Severities, joined.severity) {
+				joined.severity, joined.missing, joined.wanted = v.severity, v.missing, v.wanted
+			}
+		}
+	}
+	joined.determining = uniqueByID(joined.determining)
+	return joined
+}
+
+func uniqueByID(list []Determining) []Determining {
+	slices.SortFunc(list, func(a, b Determining) int { return cmp.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(list, func(a, b Determining) bool { return a.ID == b.ID })
+}
+
+// Judge evaluates a proposal with exactly the votes given: after each vote,
+// and again before dispatch when the snapshot changed meanwhile.
+func (s *Set) Judge(r Request, a Approval) Judgement {
+	if gate := s.skillGate(&r); gate != nil && !gate.Allowed {
+		return gate.Judgement
+	}
+	var joined Judgement
+	list := r.PerPath()
+	for i := range list {
+		j := s.judgeOne(&list[i], a)
+		if !j.Allowed {
+			return j
+		}
+		joined.Allowed = true
+		joined.Determining = append(joined.Determining, j.Determining...)
+	}
+	joined.Determining = uniqueByID(joined.Determining)
+	return joined
+}

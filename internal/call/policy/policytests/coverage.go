@@ -1,0 +1,129 @@
+package policytests
+
+import (
+	"slices"
+
+	"palyra/internal/call/policy"
+	"palyra/internal/call/policy/explain"
+	"palyra/internal/call/policy/internal/expr"
+)
+
+// Coverage is what tests covered of one policy.
+type Coverage struct {
+	PolicyID string
+	File     string
+	Line     int
+	// Applied counts the cases that its scope and its conditions matched, and
+	// Determined those whose verdict rests on it, or which it kept a grant from
+	// covering.
+	Applied    int
+	Determined int
+	Conditions []ConditionCoverage
+}
+
+// ConditionCoverage is what tests covered of one conjunct: in how many cases it
+// was true, and in how many false.
+type ConditionCoverage struct {
+	Text     string
+	Line     int
+	Column   int
+	WasTrue  int
+	WasFalse int
+}
+
+// CoveredPercent is how much of the policies was covered, from 0 to 100,
+// rounded down: each policy counts once for having determined a verdict, and
+// each of its conjuncts twice, for having been true and for having been false.
+func CoveredPercent(list []Coverage) int {
+	all, covered := 0, 0
+	count := func(cases int) {
+		all++
+		if cases > 0 {
+			covered++
+		}
+	}
+	for _, p := range list {
+		count(p.Determined)
+		for _, c := range p.Conditions {
+			count(c.WasTrue)
+			count(c.WasFalse)
+		}
+	}
+	if all == 0 {
+		return 100
+	}
+	return 100 * covered / all
+}
+
+// coverage counts over the cases of one run. The embedded defaults are not
+// counted: they are tested where they are made.
+type coverage struct {
+	policies []Coverage
+	// place is where a policy stands in policies.
+	place map[string]int
+}
+
+func newCoverage(v policy.View) *coverage {
+	c := &coverage{place: make(map[string]int)}
+	for _, p := range v.Policies() {
+		if p.Builtin {
+			continue
+		}
+		c.place[p.ID] = len(c.policies)
+		c.policies = append(c.policies, Coverage{PolicyID: p.ID, File: p.Source.Name, Line: p.Line, Conditions: conjunctPlaces(p)})
+	}
+	return c
+}
+
+// add counts one case.
+func (c *coverage) add(v policy.Verdict, shown []explain.Policy) {
+	rests := determiningIDs(v)
+	if gate := v.SkillGate(); gate != nil {
+		for _, d := range gate.Determining {
+			rests = append(rests, d.ID)
+		}
+	}
+	for _, p := range shown {
+		i, ok := c.place[p.ID]
+		if !ok {
+			continue
+		}
+		at := &c.policies[i]
+		applied := p.Outcome == explain.OutcomeSatisfied
+		if applied {
+			at.Applied++
+		}
+		if slices.Contains(rests, p.ID) || applied && p.Effect == expr.EffectWord(false) {
+			at.Determined++
+		}
+		// An explanation can go on with what the gateway requires of the policy.
+		for n := range at.Conditions {
+			at.Conditions[n].count(p.Conjuncts[n].Outcome)
+		}
+	}
+}
+
+func (c *ConditionCoverage) count(outcome string) {
+	switch outcome {
+	case explain.OutcomeTrue:
+		c.WasTrue++
+	case explain.OutcomeFalse:
+		c.WasFalse++
+	}
+}
+
+func (c *coverage) list() []Coverage { return c.policies }
+
+// conjunctPlaces lists the conjuncts of a policy's conditions, as an
+// explanation does.
+func conjunctPlaces(c *expr.Policy) []ConditionCoverage {
+	var out []ConditionCoverage
+	for _, cond := range c.Conditions() {
+		for _, t := range expr.SplitTree(cond.Body) {
+			at := ConditionCoverage{Text: c.TextOf(t)}
+			at.Line, at.Column = c.PlaceOf(t)
+			out = append(out, at)
+		}
+	}
+	return out
+}

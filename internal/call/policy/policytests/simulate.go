@@ -1,0 +1,168 @@
+package policytests
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"palyra/internal/call/policy"
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
+)
+
+// CallerFor is a principal as it would come in from a paired device on the
+// command line, with the roles and the owner that the set knows. One that is
+// no member has neither.
+func CallerFor(s *policy.Set, p access.Principal) access.Caller {
+	m, _ := s.View().Config().Member(p)
+	return access.Caller{
+		Principal: p, OnBehalfOf: s.Requester(access.Caller{Principal: p}), Roles: slices.Clone(m.Roles),
+		Surface: access.SurfaceCLI, Paired: true,
+	}
+}
+
+// VoteFor completes a described vote: without roles it has all that the user
+// holds, without a surface it is of the command line. A vote of somebody who is
+// no user would never count, so that it is an error.
+func VoteFor(s *policy.Set, v policy.Vote, at time.Time) (policy.Vote, error) {
+	m, known := s.View().Config().Member(v.User)
+	if !known || v.User.Kind != access.KindUser {
+		return v, reason.Errorf(reason.InvalidInput, "a vote of %s: there is no such user", v.User).
+			WithRemedy("`palyra members list` shows the members.")
+	}
+	if len(v.Roles) == 0 {
+		v.Roles = slices.Clone(m.Roles)
+	}
+	for _, r := range v.Roles {
+		if !m.Holds(r) {
+			return v, reason.Errorf(reason.InvalidInput, "a vote of %s with role %s, which they do not hold: it would not count", v.User, r)
+		}
+	}
+	if v.Surface == "" {
+		v.Surface = access.SurfaceCLI
+	}
+	if !slices.Contains(policy.FactNamed("surface").Values, string(v.Surface)) {
+		return v, reason.Errorf(reason.InvalidInput, "a vote on %q: there is no such surface", v.Surface)
+	}
+	v.At = at
+	return v, nil
+}
+
+// ReplaceFacts puts described facts in the place of those of a request. text is
+// a JSON object of context attributes, such as {"exec": {"basename": "git"}};
+// what it does not name stays, and null takes an optional one away.
+func ReplaceFacts(r *policy.Request, text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	text, err := canonical.JSON(text)
+	if err != nil {
+		return reason.Errorf(reason.InvalidInput, "facts: %w", err)
+	}
+	was := r.Facts
+	if r.Commit != nil {
+		changes := *r.Commit // that of the request that was copied stays as it is
+		r.Commit, r.Facts.Workspace = &changes, changes.Workspace
+	}
+	if err := replaceIn(r, "", text); err != nil {
+		return reason.Errorf(reason.InvalidInput, "facts: %s", strings.TrimPrefix(err.Error(), "json: ")).
+			WithRemedy("Name facts as policies do, without \"context.\": exec, host, path, session, ... (docs/policy.md).")
+	}
+	if r.Commit != nil {
+		r.Commit.Workspace = r.Facts.Workspace
+	}
+	if r.Facts.Path != was.Path && slices.Equal(r.Facts.Paths, was.Paths) {
+		r.Facts.Paths = nil // the one path takes the place of the many
+	}
+	return foldGiven(r, was)
+}
+
+// replaceIn puts the members of a JSON object in the place of the facts of a
+// record, "" for the context.
+func replaceIn(r *policy.Request, record string, text []byte) error {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(text, &given); err != nil {
+		return err
+	}
+	switch {
+	case record == "exec." && r.Facts.Exec == nil:
+		r.Facts.Exec = &tool.ExecFacts{}
+	case record == "external." && r.Facts.External == nil:
+		r.Facts.External = &tool.ExternalFacts{}
+	case record == "shell." && r.Facts.Shell == nil:
+		r.Facts.Shell = &tool.ShellFacts{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if err := replaceFact(r, record+name, given[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func replaceFact(r *policy.Request, name string, text json.RawMessage) error {
+	if name == "paths" { // no attribute: a call that changes several files is evaluated for each
+		r.Facts.Paths = nil
+		return json.Unmarshal(text, &r.Facts.Paths)
+	}
+	fact := policy.FactNamed(name)
+	if fact == nil || !fact.Described() {
+		return fmt.Errorf("unknown field %q", name)
+	}
+	absent := string(text) == "null"
+	switch {
+	case name == "exec" && absent:
+		r.Facts.Exec = nil
+		return nil
+	case name == "external" && absent:
+		r.Facts.External = nil
+		return nil
+	case name == "shell" && absent:
+		r.Facts.Shell = nil
+		return nil
+	case fact.OfCommit() && absent && (name == "changes" || r.Commit == nil):
+		r.Commit = nil
+		return nil
+	case name == "path_folded":
+		return json.Unmarshal(text, &r.Facts.PathFolded)
+	case fact.HasParts() && absent:
+		return nil
+	case fact.HasParts():
+		return replaceIn(r, name+".", text)
+	}
+	at := fact.At(r)
+	list := reflect.ValueOf(at).Elem()
+	if list.Kind() == reflect.Slice {
+		list.SetZero() // no element goes where the copied request has it
+	}
+	if err := json.Unmarshal(text, at); err != nil {
+		return err
+	}
+	if texts, ok := at.(*[]string); ok {
+		slices.Sort(*texts)
+	}
+	return nil
+}
+
+// foldGiven lets the folded path follow from the path, unless both stay as they
+// were. A call can have no other.
+func foldGiven(r *policy.Request, was tool.Facts) error {
+	g := &r.Facts
+	if g.Path == was.Path && g.PathFolded == was.PathFolded {
+		return nil
+	}
+	folded := text.FoldCase(g.Path)
+	if g.PathFolded != was.PathFolded && g.PathFolded != folded {
+		return reason.Errorf(reason.InvalidInput, "facts: path_folded is %q for the path %q", folded, g.Path).
+			WithRemedy("Give the path alone: path_folded follows from it.")
+	}
+	g.PathFolded = folded
+	return nil
+}

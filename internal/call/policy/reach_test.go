@@ -1,0 +1,150 @@
+package policy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"palyra/internal/call/policy"
+	"palyra/internal/call/policy/policytest"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+)
+
+// terminal makes a gateway that takes votes on cli and grpc and cannot prove
+// that anybody is present.
+func terminal(o policytest.Options) policytest.Options {
+	o.Surfaces, o.NoPresence = []access.Surface{access.SurfaceCLI, access.SurfaceGRPC}, true
+	return o
+}
+
+// voteRule forbids unless such votes were cast, one per surface.
+func voteRule(present bool, on ...access.Surface) string {
+	var wants []string
+	for _, surface := range on {
+		wants = append(wants, fmt.Sprintf(
+			`context.approval.votes.contains({ role: "*", surface: %q, paired: false, present: %v })`, surface, present))
+	}
+	return `@id("rule") forbid(principal, action == Action::"tool.execute/process.run", resource)
+unless { ` + strings.Join(wants, " && ") + ` };`
+}
+
+// What nobody can vote with on this gateway is denied at once, not asked about.
+func TestOutOfReach(t *testing.T) {
+	t.Parallel()
+	present := `@id("rule") forbid(principal, action == Action::"tool.execute/process.run", resource)
+unless { context.approval.votes.containsAny([
+	{ role: "*", surface: "cli", paired: false, present: true }, { role: "*", surface: "console", paired: false, present: true }]) };`
+	console := `@id("rule") forbid(principal is User, action == Action::"approval.decide", resource) unless { context.surface == "console" };`
+	for name, c := range map[string]struct{ policies, missing, remedy string }{
+		"a console": {onlyConsole, "an approval on console, and no console is available",
+			"No console is available in this version. Ask an operator to change the policy so that it accepts an approval on cli or grpc."},
+		"presence": {present, "an approver who proves to be present, and presence cannot be proven",
+			"Presence cannot be proven in this version. Ask an operator to change the policy."},
+		"a console and presence": {securityOnConsole, "an approval on console and an approver who proves to be present", "No console is available in this version, and presence"},
+		"a webhook and a console": {voteRule(false, "webhook", "cli", "console"), "an approval on console and webhook",
+			"No console and no webhook is available"},
+		"the right to decide only on the console": {console, "an approval on console", "No console is available"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := policytest.Set(t, terminal(policytest.ManyMembers(c.policies))).Evaluate(run, nil)
+			if v.Effect() != policy.Deny || v.Reason() != reason.ApprovalUnattainable {
+				t.Fatalf("%v %v %v, want a deny with %v", v.Effect(), v.Reason(), v.Errors(), reason.ApprovalUnattainable)
+			}
+			if !strings.Contains(v.Missing(), c.missing) || !strings.Contains(v.Remedy(), c.remedy) {
+				t.Errorf("missing %q, remedy %q", v.Missing(), v.Remedy())
+			}
+			// Negative control: a gateway that offers everything asks.
+			if v := policytest.Set(t, policytest.ManyMembers(c.policies)).Evaluate(run, nil); v.Effect() != policy.Ask {
+				t.Errorf("with every surface: %v (%s), want ask", v.Effect(), v.Missing())
+			}
+		})
+	}
+}
+
+// What is within reach is asked about, and says only what is within reach.
+func TestWithinReach(t *testing.T) {
+	t.Parallel()
+	for policies, missing := range map[string]string{
+		"":                             "the approval of 1 person",
+		voteRule(false, "cli"):         "the approval of 1 person on cli",
+		voteRule(false, "cli", "grpc"): "the approval of 1 person",
+		twoFromSecurity:                "the approval of 2 people with role security",
+	} {
+		v := policytest.Set(t, terminal(policytest.ManyMembers(policies))).Evaluate(run, nil)
+		if v.Effect() != policy.Ask || v.Missing() != missing {
+			t.Errorf("%s: %v, %q; want ask, %q", policies, v.Effect(), v.Missing(), missing)
+		}
+	}
+	// Too few people is still a matter of people.
+	v := policytest.Set(t, terminal(policytest.Options{Policies: twoApprovers})).Evaluate(run, nil)
+	if v.Reason() != reason.ApprovalUnattainable || !strings.Contains(v.Missing(), "1 person may decide this") {
+		t.Errorf("too few people: %v, %q", v.Reason(), v.Missing())
+	}
+	// And what no approval lifts is a matter of the policy.
+	never := `@id("never") forbid(principal, action == Action::"tool.execute/process.run", resource);`
+	if v := policytest.Set(t, terminal(policytest.ManyMembers(never))).Evaluate(run, nil); v.Reason() != reason.PolicyDenied {
+		t.Errorf("an absolute forbid: %v", v.Reason())
+	}
+}
+
+// A vote from a surface that is not offered does not count.
+func TestVotesOutOfReachDoNotCount(t *testing.T) {
+	t.Parallel()
+	vote := console(policytest.Vote(policytest.Bob, op))
+	if !policytest.Set(t, policytest.ManyMembers("")).Judge(run, policytest.Approval(vote)).Allowed {
+		t.Error("control: the vote counts nowhere")
+	}
+	if policytest.Set(t, terminal(policytest.ManyMembers(""))).Judge(run, policytest.Approval(vote)).Allowed {
+		t.Error("a vote from a console counts although there is none")
+	}
+}
+
+func TestReachIsConfigured(t *testing.T) {
+	t.Parallel()
+	plain, limited := policytest.Set(t, policytest.ManyMembers("")), policytest.Set(t, terminal(policytest.ManyMembers("")))
+	if plain.SnapshotDigest() == limited.SnapshotDigest() {
+		t.Error("the snapshot does not say which surfaces there are")
+	}
+	o := policytest.ManyMembers("")
+	o.Surfaces = []access.Surface{"fax"}
+	if _, err := policy.Load(policytest.Config(o)); reason.Of(err) != reason.PolicyInvalid {
+		t.Errorf("an unknown surface: %v", err)
+	}
+	o.Surfaces = []access.Surface{}
+	if v := policytest.Set(t, o).Evaluate(run, nil); v.Reason() != reason.ApprovalUnattainable {
+		t.Errorf("with no surface at all: %v", v.Reason())
+	}
+}
+
+// Where policies ask for people who prove to be present, somebody who may decide has to
+// have a key for that.
+func TestNobodyPresent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text    string
+		proving []access.Principal
+		told    bool
+	}{
+		"nothing asks":                    {told: false},
+		"a demand that is none":           {text: strings.Replace(presentVote, "present: true", "present: false", 1)},
+		"a vote, and nobody":              {text: presentVote, told: true},
+		"a vote, and an operator":         {text: presentVote, proving: []access.Principal{policytest.Bob}},
+		"a vote, and one who has no say":  {text: presentVote, proving: []access.Principal{access.User("nobody")}, told: true},
+		"of who decides, and nobody":      {text: presentDecider, told: true},
+		"of who decides, and an operator": {text: presentDecider, proving: []access.Principal{policytest.Bob}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			problem, remedy := policytest.Set(t, policytest.ManyMembers(c.text)).NobodyPresent(c.proving)
+			if told := problem != ""; told != c.told || told && (!strings.Contains(problem, "there, and nobody") || !strings.Contains(remedy, "palyra key presence --passphrase")) {
+				t.Errorf("told %q, %q", problem, remedy)
+			}
+		})
+	}
+}
+
+const (
+	presentVote = `@id("there") forbid(principal, action == Action::"tool.execute/process.run", resource)
+unless { context.approval.votes.contains({ role: "*", surface: "cli", paired: true, present: true }) };`
+	presentDecider = `@id("there") forbid(principal, action == Action::"approval.decide", resource) unless { context.present };`
+)

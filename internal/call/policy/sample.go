@@ -1,0 +1,95 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"palyra/internal/call/policy/finding"
+	"palyra/internal/call/policy/internal/expr"
+	"palyra/internal/call/policy/internal/names"
+	"palyra/internal/core/access"
+	"palyra/internal/core/tool"
+)
+
+// checkSamples evaluates a few requests that no set may permit. The ceilings
+// among the default policies forbid them whatever else is written; a set in
+// which they do not, because a default was damaged or the vocabulary changed
+// under it, must not come into force.
+func (s *Set) checkSamples() []finding.Finding {
+	var findings []finding.Finding
+	add := func(format string, args ...any) {
+		findings = append(findings, finding.Finding{
+			Severity: finding.SeverityError, Code: finding.CodeSample, Message: fmt.Sprintf(format, args...),
+			Help: "the default policies must load unchanged",
+		})
+	}
+	for _, who := range s.sampleCallers() {
+		if s.permitsUnknownTool(who) {
+			add("the set would permit a tool that is not pinned, for %s", who)
+		}
+	}
+	stranger := access.User("stranger-that-is-no-member")
+	if _, taken := s.dir.members[stranger]; !taken && s.permitsStranger(stranger) {
+		add("the set would permit the API to somebody who is no member")
+	}
+	for _, who := range []access.Principal{access.Agent("sample"), access.Agent("sample-2")} {
+		if s.mayDecide(decider(who, access.SurfaceCLI, true), access.Principal{}, expr.SeverityLow) {
+			add("the set would let %s decide an approval", who)
+		}
+	}
+	for p := range s.dir.members {
+		if p.Kind != access.KindUser && s.mayDecide(decider(p, access.SurfaceCLI, true), access.Principal{}, expr.SeverityLow) {
+			add("the set would let %s decide an approval", p)
+		}
+	}
+	if len(s.deciders) > 1 {
+		for _, m := range s.deciders {
+			if s.mayDecide(decider(m.Principal, access.SurfaceCLI, true), m.Principal, expr.SeverityLow) {
+				add("the set would let %s decide an own request although there are other users", m.Principal)
+			}
+		}
+	}
+	return findings
+}
+
+// sampleCallers are one member of each kind and one stranger.
+func (s *Set) sampleCallers() []access.Principal {
+	out := []access.Principal{access.Agent("stranger-that-is-no-member")}
+	seen := map[access.Kind]bool{}
+	for p, m := range s.dir.members {
+		if !m.Disabled && !seen[p.Kind] {
+			seen[p.Kind] = true
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (s *Set) permitsUnknownTool(who access.Principal) bool {
+	for _, capabilities := range [][]tool.Capability{nil, {tool.FilesystemRead}, tool.Capabilities} {
+		c, refused := s.prepareKnown(&Request{
+			Caller:       access.Caller{Principal: who, Surface: access.SurfaceCLI, Paired: true, Present: true},
+			Tool:         names.UnknownTool,
+			Capabilities: capabilities,
+			Args:         json.RawMessage(`{}`),
+			Time:         time.Unix(0, 0),
+		}, s.vocab.args[names.UnknownTool])
+		if refused != nil {
+			continue
+		}
+		if c.under(s.noApproval).allowed || c.under(s.ideal()).allowed {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Set) permitsStranger(who access.Principal) bool {
+	for _, p := range []access.Permission{access.PermPolicyActivate, access.PermJournalRead, access.PermApprovalDecide, access.PermAccessWrite} {
+		if s.Authorize(AccessRequest{Caller: access.Caller{Principal: who, Surface: access.SurfaceCLI}, Permission: p}).Allowed {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,188 @@
+package policyadmin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"palyra/internal/call/policy"
+	"palyra/internal/core/access"
+	"palyra/internal/core/config"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+)
+
+// Ceiling says of one principal, or of one messaging channel, whether policies may
+// let it in at all. What the configuration leaves out stays out.
+type Ceiling struct {
+	// Name is "user:bob", "agent:helper" or "channel:ops".
+	Name    string
+	Allowed bool
+	// By is zero for what the configuration says.
+	By     access.Principal
+	At     time.Time
+	Reason string
+}
+
+// channelPrefix begins the name of a channel's ceiling.
+const channelPrefix = "channel:"
+
+// maxCeilings bounds what commands may set.
+const maxCeilings = 10_000
+
+type ceilingSet struct {
+	Name    string `json:"name"`
+	Allowed bool   `json:"allowed"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// Ceilings are those of the configuration, and then those that commands set.
+func (p *Admin) Ceilings() []Ceiling {
+	cfg := p.use.Settings
+	var list []Ceiling
+	for _, name := range cfg.AllowedPrincipals {
+		list = append(list, Ceiling{Name: name, Allowed: true})
+	}
+	for _, name := range cfg.AllowedChannels {
+		list = append(list, Ceiling{Name: channelPrefix + name, Allowed: true})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append(list, p.ceilings...)
+}
+
+// SetCeiling lets a principal or a channel in, or keeps it out, whatever policies say.
+// It is in force when it returns, and after a restart. Nothing that the configuration
+// leaves out is let in, and nobody who answers approvals is kept out by it: disabling
+// is for that, which says what is lost.
+func (p *Admin) SetCeiling(ctx context.Context, by access.Caller, c Ceiling) (Ceiling, error) {
+	if err := p.checkCeiling(by, c); err != nil {
+		return Ceiling{}, fmt.Errorf("setting a ceiling: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i, found := p.ceiling(c.Name)
+	switch {
+	case found && p.ceilings[i].Allowed == c.Allowed:
+		return p.ceilings[i], nil
+	case !found && len(p.ceilings) >= maxCeilings:
+		return Ceiling{}, reason.Errorf(reason.QuotaExceeded, "there are %d ceilings, and no more than that", maxCeilings).
+			WithRemedy("List channels in allowed_channels of palyra.toml.")
+	}
+	c.By = by.Principal
+	e, err := event.DraftOf(event.CeilingSet, by.Principal.String(), c.Name, ceilingSet{Name: c.Name, Allowed: c.Allowed, Reason: c.Reason})
+	if err == nil {
+		e, err = e.By(access.DeviceOf(ctx))
+	}
+	if err != nil {
+		return Ceiling{}, err
+	}
+	if c, err = p.use.Store.PutCeiling(context.WithoutCancel(ctx), c, e); err != nil {
+		return Ceiling{}, fmt.Errorf("setting a ceiling: %w", err)
+	}
+	p.ceilings = slices.Clone(p.ceilings)
+	if found {
+		p.ceilings[i] = c
+	} else {
+		p.ceilings = slices.Insert(p.ceilings, i, c)
+	}
+	_, err = p.apply(context.WithoutCancel(ctx), by.Principal.String(), candidate{sources: p.running.sources, activated: p.running.activated})
+	if who, of := principalOf(c.Name); of && !c.Allowed && p.use.Cut != nil {
+		p.use.Cut(who, reason.Errorf(reason.Unauthenticated, "%s is kept out by a ceiling", who))
+	}
+	return c, err
+}
+
+// CheckCeiling finds what keeps SetCeiling from being made, and whether it would change
+// something.
+func (p *Admin) CheckCeiling(by access.Caller, c Ceiling) (changes bool, err error) {
+	if err := p.checkCeiling(by, c); err != nil {
+		return false, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i, found := p.ceiling(c.Name)
+	return !found || p.ceilings[i].Allowed != c.Allowed, nil
+}
+
+// ceiling finds where a ceiling is kept, or would be. The caller holds p.mu.
+func (p *Admin) ceiling(name string) (int, bool) {
+	return slices.BinarySearchFunc(p.ceilings, name, func(have Ceiling, name string) int { return cmp.Compare(have.Name, name) })
+}
+
+func (p *Admin) checkCeiling(by access.Caller, c Ceiling) error {
+	if channel, is := strings.CutPrefix(c.Name, channelPrefix); is {
+		if !config.IsChannel(channel) {
+			return reason.Errorf(reason.InvalidInput, "%q is no channel: 1 to 128 letters, digits and . _ : # @ / -", channel)
+		}
+		if allowed := p.use.Settings.AllowedChannels; c.Allowed && len(allowed) > 0 && !slices.Contains(allowed, channel) {
+			return notByCommand(channel, "allowed_channels")
+		}
+		return nil
+	}
+	who, is := principalOf(c.Name)
+	if !is {
+		return reason.Errorf(reason.InvalidInput, "%q has no ceiling: want user:NAME, agent:NAME or channel:NAME", c.Name)
+	}
+	i := slices.IndexFunc(p.use.Members.List(), func(m access.Member) bool { return m.Principal == who && !m.Removed() })
+	switch {
+	case i < 0:
+		return reason.Errorf(reason.NotFound, "there is no member %s", who).WithRemedy("See `palyra members list`.")
+	case c.Allowed && !listed(p.use.Settings, who):
+		return notByCommand(who.String(), "allowed_principals")
+	case !c.Allowed && who == by.Principal:
+		return reason.Errorf(reason.InvalidInput, "nobody keeps themselves out").WithRemedy("Ask another owner or admin.")
+	case !c.Allowed && slices.ContainsFunc(p.use.Members.List()[i].Roles, access.Role.Decides):
+		return reason.Errorf(reason.InvalidInput, "%s answers approvals, and is kept out by disabling", who).
+			WithRemedy("Use `palyra members disable %s`, which says what is lost by it.", who)
+	}
+	return nil
+}
+
+func notByCommand(name, key string) error {
+	return reason.Errorf(reason.PermissionDenied, "the configuration keeps %s out, and no command lets it in", name).
+		WithRemedy("Add it to %s of palyra.toml on the gateway's host, and restart palyrad.", key)
+}
+
+// principalOf is the user or agent of a ceiling's name.
+func principalOf(name string) (access.Principal, bool) {
+	p, err := access.ParsePrincipal(name)
+	return p, err == nil && (p.Kind == access.KindUser || p.Kind == access.KindAgent)
+}
+
+// listed reports whether the configuration lets a principal in.
+func listed(cfg *config.Config, who access.Principal) bool {
+	return slices.Contains(cfg.AllowedPrincipals, "*") || slices.Contains(cfg.AllowedPrincipals, who.String())
+}
+
+// loadCeilings reads what commands set.
+func (p *Admin) loadCeilings(ctx context.Context) error {
+	list, err := p.use.Store.Ceilings(ctx)
+	if err != nil {
+		return fmt.Errorf("loading ceilings: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ceilings = list
+	return nil
+}
+
+// Lower applies what commands set to what the configuration lets in.
+func Lower(s *policy.Snapshot, ceilings []Ceiling) {
+	fixed := len(s.AllowedChannels) > 0
+	for _, c := range ceilings {
+		channel, is := strings.CutPrefix(c.Name, channelPrefix)
+		who, ok := principalOf(c.Name)
+		switch {
+		case is && !c.Allowed:
+			s.AllowedChannels = slices.DeleteFunc(slices.Clone(s.AllowedChannels), func(name string) bool { return name == channel })
+		case is && !fixed:
+			s.AllowedChannels = append(s.AllowedChannels, channel)
+		case ok && !c.Allowed:
+			s.ForbiddenPrincipals = append(s.ForbiddenPrincipals, who)
+		}
+	}
+}

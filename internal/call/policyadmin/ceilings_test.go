@@ -1,0 +1,144 @@
+package policyadmin_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"palyra/internal/call/policy"
+	"palyra/internal/call/policy/policytest"
+	"palyra/internal/call/policyadmin"
+	"palyra/internal/call/policyadmin/policyadmintest"
+	"palyra/internal/core/access"
+	"palyra/internal/core/config"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/gateway/gatewaytest"
+)
+
+// household are an owner, ann who decides nothing, and an agent of hers.
+type household struct{ oneOwner }
+
+func (household) List() []access.Member {
+	return []access.Member{
+		{Principal: access.User("local"), Roles: []access.Role{access.RoleOwner}},
+		{Principal: access.User("ann"), Roles: []access.Role{access.RoleDeveloper}},
+		{Principal: access.Agent("bot"), Owner: access.User("ann"), Roles: []access.Role{access.RoleAgent}},
+	}
+}
+
+// house is an admin of a household's policies on a store that outlives it.
+type house struct {
+	*policyadmin.Admin
+	t     *testing.T
+	store *policyadmintest.Memory
+	cut   *[]access.Principal
+}
+
+func newHouse(t *testing.T, store *policyadmintest.Memory, edit func(*config.Config)) house {
+	t.Helper()
+	var cut []access.Principal
+	h := house{policyadmin.New(houseConfig(t, store, edit, func(p access.Principal, _ *reason.Error) { cut = append(cut, p) })), t, store, &cut}
+	must.Do(t, h.Load(t.Context()))
+	return h
+}
+
+func houseConfig(t *testing.T, store *policyadmintest.Memory, edit func(*config.Config), cut func(access.Principal, *reason.Error)) policyadmin.Config {
+	t.Helper()
+	cfg := config.Default()
+	cfg.StateDir = t.TempDir()
+	edit(cfg)
+	return policyadmin.Config{
+		Settings: cfg, Store: store, Journal: noJournal{}, Engine: &policy.Engine{}, Members: household{}, Tools: builtinTools{},
+		Cut: cut, Swapped: func() {}, Log: (&gatewaytest.Log{}).Logger(),
+	}
+}
+
+func (h house) set(name string, allowed bool) error {
+	_, err := h.SetCeiling(h.t.Context(), operatorCaller(), policyadmin.Ceiling{Name: name, Allowed: allowed})
+	return err
+}
+
+// lets reports whether a principal may read files, from a channel or "".
+func (h house) lets(who access.Principal, channel string) bool {
+	r := policytest.Request("echo", `{"text":"x"}`)
+	r.Caller = access.Caller{Principal: who, OnBehalfOf: who, Surface: access.SurfaceCLI, Paired: true}
+	r.Channel = channel
+	return h.Set().Evaluate(r, nil).Effect() == policy.Allow
+}
+
+func nothing(*config.Config) {}
+
+// What commands set counts at once and after a restart; what is open ends.
+func TestCeilingsByCommand(t *testing.T) {
+	t.Parallel()
+	store := policyadmintest.NewMemory()
+	h := newHouse(t, store, nothing)
+	bot, ann := access.Agent("bot"), access.User("ann")
+	if !h.lets(bot, "") || h.lets(bot, "ops") {
+		t.Fatal("at first everybody is let in, and no channel")
+	}
+	must.Do(t, h.set("channel:ops", true))
+	must.Do(t, h.set("agent:bot", false))
+	for _, when := range []string{"at once", "after a restart"} {
+		if h.lets(bot, "") || !h.lets(ann, "ops") || h.lets(ann, "dev") {
+			t.Errorf("%s: %v", when, h.Ceilings())
+		}
+		if when == "at once" && !slices.Equal(*h.cut, []access.Principal{bot}) {
+			t.Errorf("what was open of %v ended", *h.cut)
+		}
+		h = newHouse(t, store, nothing)
+	}
+	must.Do(t, h.set("agent:bot", true))
+	must.Do(t, h.set("channel:ops", false))
+	if !h.lets(bot, "") || h.lets(ann, "ops") {
+		t.Errorf("taken back: %v", h.Ceilings())
+	}
+}
+
+// The configuration wins: no command lets in what it leaves out, one that was set
+// before it did neither, and the remedy names the key.
+func TestConfigurationIsTheHigherCeiling(t *testing.T) {
+	t.Parallel()
+	store := policyadmintest.NewMemory()
+	must.Do(t, newHouse(t, store, nothing).set("channel:ops", true))
+	listed := func(c *config.Config) {
+		c.AllowedPrincipals, c.AllowedChannels = []string{"user:local", "user:ann"}, []string{"dev", "qa"}
+	}
+	h := newHouse(t, store, listed)
+	ann := access.User("ann")
+	if h.lets(access.Agent("bot"), "") || !h.lets(ann, "dev") || h.lets(ann, "ops") {
+		t.Errorf("with a list: %v", h.Ceilings())
+	}
+	for name, key := range map[string]string{"agent:bot": "allowed_principals", "channel:ops2": "allowed_channels"} {
+		err := h.set(name, true)
+		if reason.Of(err) != reason.PermissionDenied || !strings.Contains(reason.Known(err, "").NextStep(), key+" of palyra.toml") {
+			t.Errorf("%s: %v, %s", name, err, reason.Known(err, "").NextStep())
+		}
+	}
+	must.Do(t, h.set("channel:dev", false))
+	if h.lets(ann, "dev") || !h.lets(ann, "qa") {
+		t.Errorf("narrowed: %v", h.Ceilings())
+	}
+	// The control: what the remedy says is done, and helps.
+	h = newHouse(t, store, func(c *config.Config) { listed(c); c.AllowedPrincipals = append(c.AllowedPrincipals, "agent:bot") })
+	if !h.lets(access.Agent("bot"), "") {
+		t.Error("an agent on the list is kept out")
+	}
+}
+
+func TestCeilingsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, policyadmintest.NewMemory(), nothing)
+	for name, want := range map[string]reason.Code{
+		"user:local": reason.InvalidInput, "user:nobody": reason.NotFound, "device:x": reason.InvalidInput, "ops": reason.InvalidInput,
+		"channel:": reason.InvalidInput, "channel:a b": reason.InvalidInput, "channel:" + strings.Repeat("x", 129): reason.InvalidInput,
+	} {
+		if err := h.set(name, false); reason.Of(err) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := len(h.Ceilings()); n != 1 {
+		t.Errorf("%d ceilings", n)
+	}
+}

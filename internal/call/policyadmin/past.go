@@ -1,0 +1,273 @@
+package policyadmin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/call"
+	"palyra/internal/call/approval"
+	"palyra/internal/call/decision"
+	"palyra/internal/call/policy"
+	"palyra/internal/call/record"
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/evidence/journal"
+)
+
+// maxCallEvents is more than one call ever has.
+const maxCallEvents = 100
+
+// clockSlack is by how much the clock may have been set back between a
+// decision's id and its event.
+const clockSlack = time.Minute
+
+// pastCall is what the journal holds of a call.
+type pastCall struct {
+	record.Story
+	// proposed, decided and refused are empty for what did not happen.
+	proposed record.Proposed
+	decided  decision.Record
+	refused  record.Refused
+}
+
+// PastCall is a call that was judged, with what judged it.
+type PastCall struct {
+	ProposalID string
+	// Decision is zero while nobody has decided.
+	Decision decision.Record
+	Set      *policy.Set
+	// Request has the arguments as they were journaled, without secrets.
+	Request policy.Request
+	Grants  []policy.Grant
+	// Notes are what a reader has to know.
+	Notes []string
+}
+
+// Past finds a call by the id of its proposal or its decision, or of an approval
+// that it asked for, with the set that judged it. The id of an approval of what
+// the call changed finds that commit, and so does the proposal's if a commit was
+// refused. What is not the caller's own is part of the journal: for those
+// who may not read that, it is not found, in the words for an unknown id.
+func (p *Admin) Past(ctx context.Context, by access.Caller, id string) (PastCall, error) {
+	one, asked, err := p.pastCall(ctx, id)
+	if err != nil {
+		return PastCall{}, err
+	}
+	if !one.of(by.Principal) && !p.use.Engine.Current().Authorize(policy.AccessRequest{Caller: by, Permission: access.PermJournalRead}).Allowed {
+		return PastCall{}, noCall(id)
+	}
+	if len(one.Evaluations) == 0 {
+		return PastCall{}, reason.Errorf(reason.NotFound, "call %s has no verdict: it ended before policy was asked: %s", one.proposed.ProposalID, one.refused.Message).
+			WithRemedy("`palyra journal tail` shows what happened instead.")
+	}
+	said, decided, notes := one.subject(id, asked)
+	inputs, err := p.use.Store.SnapshotInputs(ctx, said.Verdict.SnapshotDigest)
+	if err != nil {
+		return PastCall{}, err
+	}
+	if inputs == nil {
+		return PastCall{}, cannotExplain(said.Verdict.SnapshotDigest, "it was judged by an earlier version of palyrad, which did not keep what its policies were made of")
+	}
+	past := PastCall{ProposalID: one.proposed.ProposalID, Decision: decided, Request: said.Request, Notes: notes}
+	if past.Set, err = policy.Restore(inputs, said.Verdict.SnapshotDigest); err != nil {
+		return PastCall{}, err
+	}
+	if past.Request.Commit == nil {
+		if past.Request.Args, err = p.arguments(ctx, one.argumentsOf(said.CallDigest)); err != nil {
+			return PastCall{}, err
+		}
+	}
+	if said.Verdict.GrantID != "" {
+		g, err := p.use.Grants.Grant(ctx, said.Verdict.GrantID)
+		if err != nil {
+			return PastCall{}, err
+		}
+		past.Grants = []policy.Grant{call.GrantAt(g, past.Request.Time)}
+	}
+	return past, check(said.Verdict, past, one.proposed.Redactions)
+}
+
+// argumentsOf is the proposal with the arguments of the call that was judged: those that
+// people made of it, where they edited it.
+func (c *pastCall) argumentsOf(digest string) record.Proposed {
+	out := c.proposed
+	for _, e := range c.Edits {
+		if e.CallDigest == digest {
+			out.Arguments, out.ArgumentsBlob = e.Arguments, e.ArgumentsBlob
+		}
+	}
+	return out
+}
+
+// check makes sure that the explanation will be about what was decided: the
+// same policies, asked the same, have to say the same.
+func check(v record.Verdict, past PastCall, redacted []string) error {
+	now := past.Set.Evaluate(past.Request, past.Grants)
+	same := now.Effect().String() == v.Effect && slices.EqualFunc(now.Determining(), v.Determining, func(a, b policy.Determining) bool { return a.ID == b.ID })
+	switch {
+	case same:
+		return nil
+	case len(redacted) > 0:
+		return cannotExplain(v.SnapshotDigest, "secrets were removed from its arguments before they were journaled, and without them its policies decide otherwise")
+	}
+	return cannotExplain(v.SnapshotDigest, fmt.Sprintf("this version of palyrad comes to %s with them, and it was %s", now.Effect(), v.Effect))
+}
+
+func cannotExplain(snapshot, why string) error {
+	return reason.Errorf(reason.VerificationFailed, "the call cannot be explained under the policies that judged it: %s", why).
+		WithRemedy("`palyra policy snapshot %s` shows these policies; `palyra policy explain TOOL ...` explains such a call under those in force.", snapshot)
+}
+
+// of reports whether a principal made the call, or somebody on its behalf did.
+func (c *pastCall) of(p access.Principal) bool {
+	who := p.String()
+	return who == c.proposed.Principal || who == c.proposed.OnBehalfOf || who == c.refused.Principal
+}
+
+// subject picks what an id is about: the commit or the secret that the approval with
+// the call digest asked is for, a refused commit or secret of the proposal, else the
+// call.
+func (c *pastCall) subject(id, asked string) (*record.Evaluated, decision.Record, []string) {
+	commit := func(e *record.Evaluated) bool { return e.Request.Commit != nil && e.CallDigest == asked }
+	if g := c.Gate(); asked == "" && id == c.proposed.ProposalID && g != nil && !g.Allowed {
+		asked = g.CallDigest
+	}
+	inject := func(e *record.Evaluated) bool {
+		return e.Request.Injection != nil && (e.CallDigest == asked || asked == "" && !c.decided.Allowed && e.Verdict.Effect == policy.Deny.String())
+	}
+	if slices.ContainsFunc(c.Evaluations, inject) {
+		return c.evaluation(inject, c.decided.SnapshotDigest), c.decided, append(c.notes(), "this is about a secret that the program of the call would get")
+	}
+	if !slices.ContainsFunc(c.Evaluations, commit) {
+		call := func(e *record.Evaluated) bool { return e.Request.Commit == nil && e.Request.Injection == nil }
+		return c.evaluation(call, c.decided.SnapshotDigest), c.decided, c.notes()
+	}
+	notes := []string{"this is about what the call changed in its copy of the workspace"}
+	if c.decided.ID != "" {
+		notes[0] += "; the call itself: palyra policy explain " + c.decided.ID
+	}
+	for _, g := range slices.Backward(c.Gates) {
+		if g.CallDigest != asked {
+			continue
+		}
+		if g.ApprovalID != "" && g.Allowed {
+			notes = append(notes, "people allowed it: approval "+g.ApprovalID)
+		}
+		snapshot := ""
+		if g.Verdict != nil {
+			snapshot = g.Verdict.SnapshotDigest
+		}
+		return c.evaluation(commit, snapshot), decision.Record{
+			ID: c.decided.ID, Allowed: g.Allowed, Reason: g.Reason, Message: g.Message, Remedy: g.Remedy,
+		}, notes
+	}
+	return c.evaluation(commit, ""), decision.Record{}, append(notes, "the commit is not decided yet")
+}
+
+// evaluation is the last one among those wanted that was made with a snapshot;
+// the last one of all when none was. There is one: of a call always, of a commit
+// that was looked for.
+func (c *pastCall) evaluation(wanted func(*record.Evaluated) bool, snapshot string) *record.Evaluated {
+	var list []*record.Evaluated
+	for _, e := range c.Evaluations {
+		if wanted(e) {
+			list = append(list, e)
+		}
+	}
+	for _, e := range slices.Backward(list) {
+		if e.Verdict.SnapshotDigest == snapshot {
+			return e
+		}
+	}
+	return list[len(list)-1]
+}
+
+func (c *pastCall) notes() []string {
+	var notes []string
+	if c.decided.ID == "" {
+		notes = append(notes, "the call is not decided yet")
+	}
+	if c.decided.ApprovalID != "" && c.decided.Allowed {
+		notes = append(notes, "people allowed it: approval "+c.decided.ApprovalID)
+	}
+	if len(c.proposed.Redactions) > 0 {
+		notes = append(notes, "secrets were removed from the arguments before they were journaled; policy saw them, and [redacted] stands in their place")
+	}
+	return notes
+}
+
+// pastCall reads the events of a call. asked is the call digest that an approval
+// is for, when the id is that of one.
+func (p *Admin) pastCall(ctx context.Context, id string) (call pastCall, asked string, err error) {
+	list, err := p.use.Journal.List(ctx, journal.Filter{Subject: id, Limit: maxCallEvents})
+	switch {
+	case err != nil:
+	case len(list) == 0:
+		list, err = p.eventsOfDecision(ctx, id)
+	case list[0].Code == event.Asked:
+		list, asked, err = p.eventsOfApproval(ctx, list[0])
+	}
+	if err != nil {
+		return call, "", err
+	}
+	if call.Story, err = record.Tell(list); err != nil {
+		return call, "", err
+	}
+	if call.Proposed != nil {
+		call.proposed = *call.Proposed
+	}
+	if call.Decided != nil {
+		call.decided = *call.Decided
+	}
+	if call.Refused != nil {
+		call.refused = *call.Refused
+	}
+	if call.proposed.ProposalID == "" && call.refused.ProposalID == "" {
+		return call, "", noCall(id)
+	}
+	return call, asked, nil
+}
+
+// eventsOfApproval returns the events of the call that asked first.
+func (p *Admin) eventsOfApproval(ctx context.Context, asked journal.Event) ([]journal.Event, string, error) {
+	var about approval.AskedPayload
+	if err := json.Unmarshal(asked.Payload, &about); err != nil {
+		return nil, "", fmt.Errorf("reading event %d of approval %s: %w", asked.Seq, asked.Subject, err)
+	}
+	list, err := p.use.Journal.List(ctx, journal.Filter{Subject: about.ProposalID, Limit: maxCallEvents})
+	return list, about.CallDigest, err
+}
+
+func (p *Admin) eventsOfDecision(ctx context.Context, id string) ([]journal.Event, error) {
+	parsed, err := ulid.ParseStrict(id)
+	if err != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "%q is no id of a decision or a proposal", id)
+	}
+	proposal, found, err := p.use.Store.ProposalOf(ctx, id, parsed.Timestamp().Add(-clockSlack))
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, noCall(id)
+	}
+	return p.use.Journal.List(ctx, journal.Filter{Subject: proposal, Limit: maxCallEvents})
+}
+
+func noCall(id string) error {
+	return reason.Errorf(reason.NotFound, "no proposal, no decision and no approval has the id %s", id).
+		WithRemedy("`palyra journal tail` shows the ids of calls in the column SUBJECT.")
+}
+
+// arguments are those of a proposal as they were journaled.
+func (p *Admin) arguments(ctx context.Context, proposed record.Proposed) ([]byte, error) {
+	if proposed.ArgumentsBlob == "" {
+		return proposed.Arguments, nil
+	}
+	return p.use.Store.Blob(ctx, proposed.ArgumentsBlob)
+}

@@ -1,0 +1,296 @@
+package policyadmin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"palyra/internal/call/policy"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/journal"
+)
+
+// definition is a tool as this palyrad has it.
+type definition struct {
+	tool.Descriptor
+	digest string
+	// text is the descriptor in canonical JSON.
+	text []byte
+}
+
+// pin is a stored definition.
+type pin struct {
+	Pin
+	descriptor tool.Descriptor
+}
+
+// definitions are the tools of the router, by name, and the pins by tool.
+func (p *Admin) definitions(ctx context.Context) ([]definition, map[string]pin, error) {
+	list := p.use.Tools.Descriptors()
+	now := make([]definition, len(list))
+	for i, d := range list {
+		text, err := canonical.Marshal(d)
+		if err != nil {
+			return nil, nil, fmt.Errorf("encoding the definition of %s: %w", d.Name, err)
+		}
+		now[i] = definition{d, canonical.Digest(text), text}
+	}
+	stored, err := p.use.Store.Pins(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	pins := make(map[string]pin, len(stored))
+	for _, s := range stored {
+		decoded := pin{Pin: s}
+		if err := json.Unmarshal(s.Definition, &decoded.descriptor); err != nil {
+			return nil, nil, fmt.Errorf("reading the pin of %s: %w", s.Tool, err)
+		}
+		pins[s.Tool] = decoded
+	}
+	return now, pins, nil
+}
+
+// pinned is a policy set and the tool definitions that it was built from.
+type pinned struct {
+	set *policy.Set
+	// suspended are the tools whose definition the policies do not fit, with what is
+	// wrong. Their old definition is in the set; those of a new server, with leftOut, are
+	// not in it.
+	suspended map[string]error
+}
+
+// leftOut is the cause of a suspension of a tool that has no old definition.
+type leftOut struct{ error }
+
+func isLeftOut(cause error) bool { return errors.As(cause, new(leftOut)) }
+
+// builder makes a policy set from tool definitions. The tools in suspended
+// exist for the policies, and may not be called.
+type builder func(tools []tool.Descriptor, suspended map[string]error) (*policy.Set, error)
+
+// choose builds a set from the definitions as they are now. When the policies
+// do not fit one that changed since it was pinned, the pin takes its place and
+// the tool is suspended, so that one tool does not keep the others from
+// running. Policies that do not load with the pins either are at fault
+// themselves.
+//
+// The tools of a new upstream server have no pins: when the policies do not fit them, all of
+// the server stays out, as if it were not there yet.
+func choose(now []definition, pins map[string]pin, inForce *policy.Set, build builder) (pinned, error) {
+	set, err := build(resolve(now, pins, nil), nil)
+	if err == nil {
+		return pinned{set: set}, nil
+	}
+	units := unfit(now, pins, inForce, err)
+	if len(units) == 0 {
+		return pinned{}, err
+	}
+	suspended := make(map[string]error)
+	for _, unit := range units {
+		maps.Copy(suspended, unit)
+	}
+	set, pinsErr := build(resolve(now, pins, suspended), suspended)
+	if pinsErr != nil {
+		return pinned{}, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(units)) {
+		without := maps.Clone(suspended)
+		maps.DeleteFunc(without, func(tool string, _ error) bool { return units[name][tool] != nil })
+		better, err := build(resolve(now, pins, without), without)
+		if err == nil {
+			set, suspended = better, without
+			continue
+		}
+		for tool, was := range units[name] {
+			if isLeftOut(was) {
+				suspended[tool] = leftOut{err}
+			} else {
+				suspended[tool] = err
+			}
+		}
+	}
+	return pinned{set: set, suspended: suspended}, nil
+}
+
+// unfit are the tools that may be at fault where policies do not load, with the cause: each
+// changed tool by itself, and the tools of each new upstream server together.
+func unfit(now []definition, pins map[string]pin, inForce *policy.Set, cause error) map[string]map[string]error {
+	units := make(map[string]map[string]error)
+	servers := newServers(now, pins, inForce)
+	for _, d := range now {
+		p, pinned := pins[d.Name]
+		switch server := serverOf(d); {
+		case servers[server]:
+			if units[server] == nil {
+				units[server] = make(map[string]error)
+			}
+			units[server][d.Name] = leftOut{cause}
+		case pinned && p.Digest != d.digest:
+			units[d.Name] = map[string]error{d.Name: cause}
+		}
+	}
+	return units
+}
+
+// newServers are the upstream servers of which no tool is in force. Before the first set it is
+// those whose tools were never in force, or did not fit when they were new.
+func newServers(now []definition, pins map[string]pin, inForce *policy.Set) map[string]bool {
+	known := make(map[string]bool)
+	if inForce != nil {
+		for _, d := range inForce.View().Config().Tools {
+			known[d.Name] = true
+		}
+	} else {
+		for _, d := range now {
+			p, pinned := pins[d.Name]
+			known[d.Name] = pinned && p.Refused != d.digest
+		}
+	}
+	servers := make(map[string]bool)
+	for _, d := range now {
+		if server := serverOf(d); server != "" {
+			before, seen := servers[server]
+			servers[server] = !known[d.Name] && (before || !seen)
+		}
+	}
+	return servers
+}
+
+// serverOf is the upstream server of a tool, "" for other tools.
+func serverOf(d definition) string {
+	if d.Executor != tool.MCPUpstream {
+		return ""
+	}
+	server, _, _ := strings.Cut(d.Name, "/")
+	return server
+}
+
+// resolve takes the pins of the tools in old, none of those that are left out, and what is
+// there now of all others.
+func resolve(now []definition, pins map[string]pin, old map[string]error) []tool.Descriptor {
+	list := make([]tool.Descriptor, 0, len(now))
+	for _, d := range now {
+		switch cause := old[d.Name]; {
+		case cause == nil:
+			list = append(list, d.Descriptor)
+		case !isLeftOut(cause):
+			list = append(list, pins[d.Name].descriptor)
+		}
+	}
+	return list
+}
+
+type toolPinned struct {
+	Tool       string          `json:"tool"`
+	Digest     string          `json:"definition_digest"`
+	WasDigest  string          `json:"was_definition_digest,omitempty"`
+	Definition json.RawMessage `json:"definition"`
+}
+
+type toolSuspended struct {
+	Tool         string `json:"tool"`
+	Digest       string `json:"definition_digest"`
+	PinnedDigest string `json:"pinned_definition_digest"`
+	Message      string `json:"message"`
+}
+
+type toolResumed struct {
+	Tool   string `json:"tool"`
+	Digest string `json:"definition_digest"`
+}
+
+// pinChanges are the rows and events of what changed.
+type pinChanges struct {
+	pins   []Pin
+	events []event.Draft
+}
+
+func (c *pinChanges) note(code event.Code, name string, payload any) error {
+	draft, err := event.DraftOf(code, journal.Daemon, name, payload)
+	c.events = append(c.events, draft)
+	return err
+}
+
+// compare finds what has to be stored and journaled of one tool; nothing when
+// it is as it was.
+func (c *pinChanges) compare(d definition, was Pin, refused error) error {
+	switch {
+	case refused != nil && (was.Refused == d.digest || was.Digest == ""):
+		return nil
+	case refused != nil:
+		was.Refused = d.digest
+		c.pins = append(c.pins, was)
+		return c.note(event.ToolSuspended, d.Name, toolSuspended{d.Name, d.digest, was.Digest, refused.Error()})
+	case was.Digest == d.digest && was.Refused == "":
+		return nil
+	}
+	c.pins = append(c.pins, Pin{Tool: d.Name, Digest: d.digest, Definition: d.text})
+	if was.Digest != d.digest {
+		if err := c.note(event.ToolPinned, d.Name, toolPinned{d.Name, d.digest, was.Digest, d.text}); err != nil {
+			return err
+		}
+	}
+	if was.Refused == "" {
+		return nil
+	}
+	return c.note(event.ToolResumed, d.Name, toolResumed{d.Name, d.digest})
+}
+
+// keepPins makes a choice durable.
+func (p *Admin) keepPins(ctx context.Context, now []definition, pins map[string]pin, chosen pinned) error {
+	var changes pinChanges
+	for _, d := range now {
+		if err := changes.compare(d, pins[d.Name].Pin, chosen.suspended[d.Name]); err != nil {
+			return err
+		}
+	}
+	if len(changes.pins) == 0 {
+		return nil
+	}
+	return p.use.Store.PutPins(context.WithoutCancel(ctx), changes.pins, changes.events...)
+}
+
+// suspend makes the router refuse the tools, and says so when that is new. The
+// caller holds p.mu.
+func (p *Admin) suspend(ctx context.Context, suspended map[string]error) {
+	refusals := make(map[string]*reason.Error, len(suspended))
+	for name, cause := range suspended {
+		refusals[name] = refusal(name, cause)
+		if p.suspended[name] == nil {
+			p.use.Log.ErrorContext(ctx, "a tool is suspended; correct the policy and run `palyra policy reload`",
+				slog.String("tool", name), slog.String("error", cause.Error()))
+		}
+	}
+	for name := range p.suspended {
+		if suspended[name] == nil {
+			p.use.Log.InfoContext(ctx, "a suspended tool may be called again", slog.String("tool", name))
+		}
+	}
+	p.suspended = suspended
+	p.use.Tools.Suspend(refusals)
+}
+
+// refusal is the error of a call of a suspended tool.
+func refusal(name string, cause error) *reason.Error {
+	if isLeftOut(cause) {
+		server, _, _ := strings.Cut(name, "/")
+		return reason.Errorf(reason.ToolSuspended, "tool %s is suspended: the policies do not fit the tools of the new upstream server %s, which stays out as a whole", name, server).
+			WithRemedy("Ask an operator to correct what `palyra policy check` names, then `palyra policy reload`.")
+	}
+	return reason.Errorf(reason.ToolSuspended, "tool %s is suspended: its definition changed, and the policies do not fit the new one", name)
+}
+
+// Suspended names the tools that wait for a policy that fits them.
+func (p *Admin) Suspended() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.suspended))
+}

@@ -1,0 +1,57 @@
+package policyadmin_test
+
+import (
+	"testing"
+
+	"palyra/internal/call/policy"
+	"palyra/internal/call/policy/policytest"
+	"palyra/internal/call/policyadmin"
+	"palyra/internal/call/policyadmin/policyadmintest"
+	"palyra/internal/core/must"
+)
+
+// runs reports whether a call of a tool of skill is allowed.
+func (h house) runs(skill string) bool {
+	r := policytest.Request("echo", `{"text":"x"}`)
+	r.Caller.Principal, r.Caller.OnBehalfOf, r.SkillID = household{}.List()[1].Principal, household{}.List()[1].Principal, skill
+	return h.Set().Evaluate(r, nil).Effect() == policy.Allow
+}
+
+// TestSetSkills: what is active counts at once, in Load too, and nothing else does;
+// the order in which skills are named is nobody's business.
+func TestSetSkills(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, policyadmintest.NewMemory(), nothing)
+	if !h.runs("") || h.runs("notes") {
+		t.Fatal("at first no skill is active")
+	}
+	must.Do(t, h.SetSkills(t.Context(), []string{"web", "notes"}))
+	if !h.runs("notes") || !h.runs("web") || h.runs("other") {
+		t.Error("active are not those that were set")
+	}
+	was := h.Set()
+	must.Do(t, h.SetSkills(t.Context(), []string{"notes", "web", "notes"}))
+	if h.Set() != was {
+		t.Error("the same skills made another set")
+	}
+	must.Do(t, h.SetSkills(t.Context(), []string{"web"}))
+	if h.runs("notes") || !h.runs("web") {
+		t.Error("a skill that is active no more runs, or the other one does not")
+	}
+	must.Do(t, h.SetSkills(t.Context(), nil))
+	if h.runs("web") {
+		t.Error("there are active skills still")
+	}
+}
+
+// TestSkillsBeforeLoad: skills are known before policies are.
+func TestSkillsBeforeLoad(t *testing.T) {
+	t.Parallel()
+	h := house{t: t}
+	h.Admin = policyadmin.New(houseConfig(t, policyadmintest.NewMemory(), nothing, nil))
+	must.Do(t, h.SetSkills(t.Context(), []string{"notes"}))
+	must.Do(t, h.Load(t.Context()))
+	if !h.runs("notes") || h.runs("web") {
+		t.Error("Load did not count the skills in")
+	}
+}

@@ -1,0 +1,109 @@
+package policyadmin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"palyra/internal/call/policy"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/trusted"
+	"palyra/internal/evidence/journal"
+)
+
+// loadFirst loads the directory at the start. One that is not there takes
+// nothing out of force that was when palyrad ran last, as while it runs: rules must
+// not end by somebody moving them.
+func (p *Admin) loadFirst(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if dir := p.use.Settings.Policy.Dir; dir != "" && !isThere(dir) {
+		sources, err := p.lastInForce(ctx)
+		if err != nil || len(sources) > 0 {
+			return p.loadLast(ctx, dir, sources, err)
+		}
+	}
+	if _, _, err := p.read(); errors.Is(err, trusted.ErrUntrusted) {
+		return p.loadTrusted(ctx, err)
+	}
+	if p.takesTwo() {
+		if done, err := p.loadProposed(ctx); done || err != nil {
+			return err
+		}
+	}
+	_, err := p.loadDirectory(ctx, journal.Daemon)
+	return err
+}
+
+// loadTrusted puts what was in force last in force in the place of a directory that others
+// could have changed. With nothing in force before, palyrad does not start. The caller holds
+// p.mu.
+func (p *Admin) loadTrusted(ctx context.Context, why error) error {
+	kept, found, err := p.use.Store.LastPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("reading the policy directory: %w", why)
+	}
+	sources, err := keptSources(kept)
+	if err == nil {
+		_, err = p.apply(ctx, journal.Daemon, candidate{sources: sources})
+	}
+	if err != nil {
+		return reason.Errorf(reason.Of(why), "%w; what was in force last does not load: %w", why, err)
+	}
+	p.report(ctx, p.reject(ctx, journal.Daemon, why))
+	return nil
+}
+
+// loadLast puts the policies of the last run in force, unless they could not be
+// read. The caller holds p.mu.
+func (p *Admin) loadLast(ctx context.Context, dir string, sources []policy.Source, err error) error {
+	if err == nil {
+		_, err = p.apply(ctx, journal.Daemon, candidate{sources: sources})
+	}
+	if err != nil {
+		return reason.Errorf(reason.Of(err), "the policy directory %s is gone, and what was in force last does not load: %w", dir, err).
+			WithRemedy("Make the directory again, empty if the built-in policies are to count alone, then start palyrad.")
+	}
+	p.use.Log.WarnContext(ctx, "the policy directory is gone, and what was in force last stays; make it again, empty if the built-in policies are to count alone",
+		slog.String("policy_dir", dir), slog.String("version", p.use.Engine.Current().Version()))
+	return nil
+}
+
+// loadProposed puts what was in force last in force again when the directory has
+// changed since: while palyrad was down, nobody approved that. It is false when the
+// directory is what was in force, or nothing was. The caller holds p.mu.
+func (p *Admin) loadProposed(ctx context.Context) (done bool, err error) {
+	kept, found, err := p.use.Store.LastPolicy(ctx)
+	if err != nil || !found {
+		return false, err
+	}
+	last, err := keptSources(kept)
+	if err != nil {
+		return false, err
+	}
+	sources, _, err := p.read()
+	if err == nil && slices.Equal(sources, last) {
+		return false, nil
+	}
+	if _, err := p.apply(ctx, journal.Daemon, candidate{sources: last}); err != nil {
+		return false, reason.Errorf(reason.Of(err), "the policy directory changed without a second person, and what was in force last does not load: %w", err).
+			WithRemedy("Let the directory count on this host's word with `palyrad policy reset`, then start palyrad.")
+	}
+	p.report(ctx, p.directoryProposed(ctx))
+	return true, nil
+}
+
+// lastInForce returns the operator's files of the set that was in force last;
+// none when there was none.
+func (p *Admin) lastInForce(ctx context.Context) ([]policy.Source, error) {
+	kept, found, err := p.use.Store.LastPolicy(ctx)
+	if err != nil || !found {
+		return nil, err
+	}
+	return keptSources(kept)
+}

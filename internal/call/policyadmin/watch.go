@@ -1,0 +1,170 @@
+package policyadmin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"palyra/internal/evidence/journal"
+)
+
+// Watch reloads when the directory changes, when members change, and when it
+// is told to. Several changes at once are one reload.
+func (p *Admin) Watch(ctx context.Context, reload <-chan struct{}) error {
+	files, err := watchDir(p.use.Settings.Policy.Dir)
+	if err != nil {
+		p.use.Log.WarnContext(ctx, "the policy directory is not watched; use `palyra policy reload`", slog.String("error", err.Error()))
+	}
+	defer files.close()
+	// What changed between the start and here was seen by nobody.
+	if d := p.Directory(); d.Present && !d.InForce && !p.Current().Activated {
+		p.report(ctx, p.directoryChanged(ctx))
+	}
+	return p.follow(ctx, files, reload)
+}
+
+// follow reloads until ctx ends. An error of the watcher, such as an overflow,
+// may have swallowed changes, so that it counts as one.
+func (p *Admin) follow(ctx context.Context, files *dirChanges, reload <-chan struct{}) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.changed:
+			p.report(ctx, p.Rebuild(ctx, journal.Daemon))
+		case <-reload:
+			p.report(ctx, p.signalled(ctx))
+		case err := <-files.errors:
+			p.missed(ctx, err)
+			if !p.settle(ctx, files) {
+				return nil
+			}
+			p.report(ctx, p.directoryChanged(ctx))
+		case <-files.events:
+			if !p.settle(ctx, files) {
+				return nil
+			}
+			p.report(ctx, p.directoryChanged(ctx))
+		case <-files.look:
+			if !files.moved() {
+				continue
+			}
+			if !p.settle(ctx, files) {
+				return nil
+			}
+			p.report(ctx, p.directoryChanged(ctx))
+		}
+	}
+}
+
+func (p *Admin) report(ctx context.Context, err error) {
+	if err != nil {
+		p.use.Log.ErrorContext(ctx, "policy did not load; the running set stays", slog.String("error", err.Error()))
+	}
+}
+
+func (p *Admin) missed(ctx context.Context, err error) {
+	p.use.Log.WarnContext(ctx, "watching the policy directory failed; it is read again", slog.String("error", err.Error()))
+}
+
+// settle waits until the directory has been quiet for a moment: an editor
+// writes a file in several steps.
+func (p *Admin) settle(ctx context.Context, files *dirChanges) bool {
+	const quiet = 100 * time.Millisecond
+	timer := time.NewTimer(quiet)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-files.events:
+			timer.Reset(quiet)
+		case err := <-files.errors:
+			p.missed(ctx, err)
+			timer.Reset(quiet)
+		case <-timer.C:
+			// What is read next is what is watched from here on.
+			files.moved()
+			return true
+		}
+	}
+}
+
+// lookEvery is how often it is looked whether the directory appeared, went or
+// was replaced: a watcher sees only what is in a directory that it holds.
+const lookEvery = 2 * time.Second
+
+// dirChanges is what a watcher of a directory, and of the tests below it, says.
+// Both channels have to be read: the watcher waits for its reader.
+type dirChanges struct {
+	events <-chan fsnotify.Event
+	errors <-chan error
+	// look says when to ask moved.
+	look <-chan time.Time
+
+	watcher *fsnotify.Watcher
+	ticker  *time.Ticker
+	places  []place
+}
+
+// place is a directory that is watched while it is there.
+type place struct {
+	path string
+	// was is what stood there when it was last looked; nil for nothing.
+	was os.FileInfo
+}
+
+// watchDir watches a directory, also one that does not exist yet; none for "".
+func watchDir(dir string) (*dirChanges, error) {
+	if dir == "" {
+		return &dirChanges{}, nil
+	}
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return &dirChanges{}, fmt.Errorf("watching %s: %w", dir, err)
+	}
+	d := &dirChanges{
+		events: w.Events, errors: w.Errors, watcher: w, ticker: time.NewTicker(lookEvery),
+		places: []place{{path: dir}, {path: filepath.Join(dir, testsDir)}},
+	}
+	d.look = d.ticker.C
+	d.moved()
+	return d, nil
+}
+
+func (d *dirChanges) close() {
+	if d.watcher != nil {
+		d.ticker.Stop()
+		_ = d.watcher.Close()
+	}
+}
+
+// moved watches what stands in the places now, and reports whether that is
+// something else than before. What cannot be watched is looked at again.
+func (d *dirChanges) moved() bool {
+	changed := false
+	for i := range d.places {
+		at := &d.places[i]
+		is, err := os.Stat(at.path)
+		if err != nil || !is.IsDir() {
+			is = nil
+		}
+		same := is == at.was || is != nil && at.was != nil && os.SameFile(is, at.was)
+		if same && (is == nil || slices.Contains(d.watcher.WatchList(), at.path)) {
+			continue
+		}
+		_ = d.watcher.Remove(at.path)
+		if is != nil && d.watcher.Add(at.path) != nil {
+			is = nil
+		}
+		changed = changed || !same || is != nil
+		at.was = is
+	}
+	return changed
+}

@@ -1,0 +1,333 @@
+package policyadmin_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"palyra/internal/call/policy"
+	"palyra/internal/call/policyadmin"
+	"palyra/internal/core/access"
+	"palyra/internal/core/config"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/journal"
+	"palyra/internal/exec/builtin"
+	"palyra/internal/gateway/gatewaytest"
+	"palyra/internal/store/sqlite/sqlitetest"
+)
+
+type oneOwner struct{}
+
+func (oneOwner) List() []access.Member {
+	return []access.Member{{Principal: access.User("local"), Roles: []access.Role{access.RoleOwner}}}
+}
+func (oneOwner) Roles() []access.Role           { return access.BuiltinRoles }
+func (oneOwner) Subscribe(func()) (stop func()) { return func() {} }
+
+type builtinTools struct{}
+
+func (builtinTools) Descriptors() (list []tool.Descriptor) {
+	for _, b := range builtin.New(builtin.Config{}) {
+		list = append(list, b.Descriptor())
+	}
+	return list
+}
+func (builtinTools) Suspend(map[string]*reason.Error) {}
+
+type noJournal struct{}
+
+func (noJournal) Record(context.Context, event.Code, string, string, any) error { return nil }
+func (noJournal) List(context.Context, journal.Filter) ([]journal.Event, error) { return nil, nil }
+
+// opened has loaded the policies of an empty directory.
+func opened(t *testing.T) (*policyadmin.Admin, *gatewaytest.Log) { return openedAt(t, t.TempDir()) }
+
+// openedAt has loaded the policies of a directory.
+func openedAt(t *testing.T, dir string, change ...func(*policyadmin.Config)) (*policyadmin.Admin, *gatewaytest.Log) {
+	t.Helper()
+	book := &gatewaytest.Log{}
+	cfg := config.Default()
+	cfg.Policy.Dir = dir
+	use := policyadmin.Config{
+		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: builtinTools{},
+		Swapped: func() {}, Log: book.Logger(),
+	}
+	for _, c := range change {
+		c(&use)
+	}
+	p := policyadmin.New(use)
+	must.Do(t, p.Load(t.Context()))
+	return p, book
+}
+
+func operatorCaller() access.Caller { return access.Caller{Principal: access.User("local")} }
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// forbids is a policy file that denies one tool.
+func forbids(name string) string {
+	return fmt.Sprintf("@id(\"own.no-%[1]s\")\n@reason(\"no %[1]s\")\nforbid(principal, action == Action::\"tool.execute/%[1]s\", resource);\n", name)
+}
+
+// TestWatcherErrorsReload: after an overflow the directory is read again, and
+// the watcher never waits for somebody to read its error.
+func TestWatcherErrorsReload(t *testing.T) {
+	t.Parallel()
+	p, book := opened(t)
+	before := p.Set().Version()
+	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("echo"))
+	ctx, stop := context.WithCancel(t.Context())
+	events, faults, reload, done := make(chan fsnotify.Event), make(chan error), make(chan struct{}), make(chan error, 1)
+	go func() { done <- p.Follow(ctx, events, faults, reload) }()
+	for range 3 {
+		select {
+		case faults <- fsnotify.ErrEventOverflow:
+		case <-time.After(must.Patience):
+			t.Fatal("an error of the watcher is not read")
+		}
+	}
+	// The loop takes the order to reload only when it has dealt with the error.
+	reload <- struct{}{}
+	if after := p.Set().Version(); after == before {
+		t.Error("the directory was not read again after an overflow")
+	}
+	if book.Count("watching the policy directory failed") == 0 {
+		t.Error("the log does not hold the overflow")
+	}
+	stop()
+	must.Check(t, <-done)
+}
+
+// A change of the directory does not end an activation and is said; without
+// one it is loaded.
+func TestDirectoryChangesDuringAnActivation(t *testing.T) {
+	t.Parallel()
+	p, book := opened(t)
+	empty := p.Set().Version()
+	must.Do(t, p.DirectoryChanged(t.Context()))
+	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("echo"))
+	if err := p.DirectoryChanged(t.Context()); err != nil || p.Set().Version() == empty {
+		t.Fatalf("without an activation the directory is not loaded: %v", err)
+	}
+	must.Get(p.Activate(t.Context(), operatorCaller(), empty))(t)
+	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("sleep"))
+	if err := p.DirectoryChanged(t.Context()); err != nil || p.Set().Version() != empty {
+		t.Errorf("the directory counts during an activation: %v", err)
+	}
+	if n := strings.Join(p.Notices(), ""); !strings.Contains(n, "changed and does not count") || book.Count("changed and does not count") != 1 {
+		t.Errorf("the notice is %q", n)
+	}
+	if _, err := p.Reload(t.Context(), operatorCaller()); err != nil || p.Set().Version() == empty || p.Notices() != nil {
+		t.Errorf("the reload does not return to the directory: %v", err)
+	}
+}
+
+// TestChangeOfComments: files that differ from those in force only in comments are in force,
+// also where a change takes a second person. The control is a change of a policy.
+func TestChangeOfComments(t *testing.T) {
+	t.Parallel()
+	two := func(c *policyadmin.Config) { c.TakesTwo = func() bool { return true } }
+	for name, change := range map[string][]func(*policyadmin.Config){"one person": nil, "two people": {two}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			file := filepath.Join(dir, "10-own.cedar")
+			write(t, file, forbids("echo"))
+			p, _ := openedAt(t, dir, change...)
+			before := p.Set().Version()
+			write(t, file, "// Why: the tool is not needed.\n"+forbids("echo"))
+			if p.Directory().InForce {
+				t.Error("the changed file counts before it was read")
+			}
+			must.Do(t, p.DirectoryChanged(t.Context()))
+			if d := p.Directory(); !d.InForce || p.Set().Version() != before {
+				t.Errorf("after a change of comments: %+v", d)
+			}
+			write(t, file, forbids("sleep"))
+			must.Do(t, p.DirectoryChanged(t.Context()))
+			if d := p.Directory(); d.InForce != (change == nil) || (p.Set().Version() == before) != (change != nil) {
+				t.Errorf("after a change of a policy: %+v", d)
+			}
+		})
+	}
+}
+
+// A directory that appears later is taken up, one that is put in the place of
+// another, too, and one that goes takes nothing out of force.
+func TestDirectoryAppears(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	p, book := openedAt(t, filepath.Join(home, "palyra", "policies"))
+	empty := p.Set().Version()
+	if d := p.Directory(); d.InForce || d.Present || !strings.Contains(d.Problem, "not there") {
+		t.Errorf("before it is there: %+v", d)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	look, done := make(chan time.Time), make(chan error, 1)
+	go func() { done <- p.FollowDirectory(ctx, look) }()
+	// The second is taken when the first was dealt with.
+	looked := func() {
+		for range 2 {
+			look <- time.Time{}
+		}
+	}
+	looked()
+	if p.Set().Version() != empty {
+		t.Error("something is in force without a directory")
+	}
+	must.Do(t, os.MkdirAll(p.Dir(), 0o700))
+	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("echo"))
+	looked()
+	first := p.Set().Version()
+	if d := p.Directory(); first == empty || !d.InForce || d.Files != 1 || d.Policies != 1 {
+		t.Errorf("the directory that appeared is not in force: %+v", d)
+	}
+	must.Do(t, os.Rename(p.Dir(), p.Dir()+".old"))
+	looked()
+	if d := p.Directory(); p.Set().Version() != first || d.InForce || d.Policies != 1 || !strings.Contains(d.Problem, "is gone") {
+		t.Errorf("after the directory went: %+v", d)
+	}
+	if book.Count("policy did not load") == 0 {
+		t.Error("the log does not say that the directory is gone")
+	}
+	if _, err := p.Reload(ctx, operatorCaller()); err == nil || !strings.Contains(err.Error(), p.Dir()) {
+		t.Errorf("a reload without the directory: %v", err)
+	}
+	must.Do(t, os.Mkdir(p.Dir(), 0o700))
+	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("sleep"))
+	looked()
+	if d := p.Directory(); p.Set().Version() == first || !d.InForce {
+		t.Errorf("the directory in the place of the first is not in force: %+v", d)
+	}
+	must.Get(p.Activate(ctx, operatorCaller(), first))(t)
+	if d := p.Directory(); d.InForce || !strings.Contains(d.Problem, "activated") {
+		t.Errorf("beside an activated version: %+v", d)
+	}
+	stop()
+	must.Check(t, <-done)
+}
+
+// forgetful is a store that does not know what was in force last.
+type forgetful struct{ policyadmin.Store }
+
+func (forgetful) LastPolicy(context.Context) (policyadmin.KeptVersion, bool, error) {
+	return policyadmin.KeptVersion{}, false, nil
+}
+
+// unreadable is a store that cannot say it.
+type unreadable struct{ policyadmin.Store }
+
+func (unreadable) LastPolicy(context.Context) (policyadmin.KeptVersion, bool, error) {
+	return policyadmin.KeptVersion{}, false, reason.Errorf(reason.JournalUnavailable, "the disk does not answer")
+}
+
+// A directory that went while palyrad did not run takes nothing out of force
+// either, until somebody makes it again. Control: one that does not know what was in
+// force starts without the operator's rules.
+func TestDirectoryIsGoneAtTheStart(t *testing.T) {
+	t.Parallel()
+	known, dir := policyadmin.Store(sqlitetest.Open(t)), filepath.Join(t.TempDir(), "policies")
+	start := func(store policyadmin.Store, tools policyadmin.Tools) (*policyadmin.Admin, *gatewaytest.Log, error) {
+		log, cfg := &gatewaytest.Log{}, config.Default()
+		cfg.Policy.Dir = dir
+		p := policyadmin.New(policyadmin.Config{
+			Settings: cfg, Store: store, Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: tools, Swapped: func() {}, Log: log.Logger(),
+		})
+		return p, log, p.Load(t.Context())
+	}
+	started := func(store policyadmin.Store) (*policyadmin.Admin, *gatewaytest.Log) {
+		t.Helper()
+		p, log, err := start(store, builtinTools{})
+		must.Do(t, err)
+		return p, log
+	}
+	p, log := started(known)
+	empty := p.Set().Version()
+	if log.Count("policy directory is gone") != 0 || p.Directory().Policies != 0 {
+		t.Error("a directory that never was is gone")
+	}
+	must.Do(t, os.Mkdir(dir, 0o700))
+	write(t, filepath.Join(dir, "10-own.cedar"), forbids("echo"))
+	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
+	p, _ = started(known)
+	first := p.Set().Version()
+	// One that comes back is a version of before, and the last all the same.
+	must.Do(t, os.Remove(filepath.Join(dir, "20-own.cedar")))
+	must.Get(p.Reload(t.Context(), operatorCaller()))(t)
+	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
+	must.Get(p.Reload(t.Context(), operatorCaller()))(t)
+	must.Do(t, os.RemoveAll(dir))
+
+	p, log = started(known)
+	if d := p.Directory(); p.Set().Version() != first || d.Policies != 2 || d.Present || d.InForce || !strings.Contains(d.Problem, "is gone") {
+		t.Errorf("the start without the directory: %+v, version %s, want %s", d, p.Set().Version(), first)
+	}
+	if log.Count("the policy directory is gone") != 1 {
+		t.Error("the log does not say that the directory is gone")
+	}
+	if _, err := p.Reload(t.Context(), operatorCaller()); reason.Of(err) != reason.PolicyInvalid || p.Set().Version() != first {
+		t.Errorf("a reload without the directory: %v", err)
+	}
+	// What was in force and does not load any more keeps palyrad from starting.
+	_, _, err := start(known, noTools{})
+	if e := reason.Known(err, reason.Internal); !strings.Contains(err.Error(), dir) || !strings.Contains(e.NextStep(), "Make the directory again") {
+		t.Errorf("the start with policies that do not load: %v", err)
+	}
+	_, _, err = start(unreadable{known}, builtinTools{})
+	if e := reason.Known(err, reason.Internal); e.Code != reason.JournalUnavailable || !strings.Contains(e.NextStep(), "Make the directory again") {
+		t.Errorf("the start with a store that cannot be read: %v", err)
+	}
+	// The control. It also is what is in force last from here on.
+	if p, _ = started(forgetful{known}); p.Set().Version() != empty {
+		t.Error("control: the rules are in force although nobody knows of them")
+	}
+	if p, _ = started(known); p.Set().Version() != empty {
+		t.Error("the rules of before the last run are in force")
+	}
+	must.Do(t, os.Mkdir(dir, 0o700))
+	if p, _ = started(known); p.Set().Version() != empty || !p.Directory().InForce {
+		t.Error("the empty directory does not count")
+	}
+}
+
+// noTools has none of the tools that policies name.
+type noTools struct{ builtinTools }
+
+func (noTools) Descriptors() []tool.Descriptor { return nil }
+
+// A directory that cannot be read is no directory without policies.
+func TestLinkToNowhereIsNoEmptyDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "policies")
+	must.Do(t, os.Symlink("nowhere", dir))
+	if _, _, err := policyadmin.ReadDir(dir); err == nil {
+		t.Error("a link to nowhere counts as a directory without policies")
+	}
+	if _, _, err := policyadmin.ReadDir(dir + ".other"); err != nil {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+}
+
+// TestFirstStartBeforeTheServer: a policy about a tool of a server that is not added yet keeps
+// palyrad from no start.
+func TestFirstStartBeforeTheServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "10-own.cedar"), forbids("docs/delete"))
+	p, _ := openedAt(t, dir)
+	if d := p.Directory(); !d.InForce || d.Policies != 1 {
+		t.Errorf("%+v", d)
+	}
+}

@@ -1,0 +1,268 @@
+// Package record is what the events of calls say: their payloads, the story
+// of one call (Story), and what the calls of a session did (Facts). The pipeline
+// writes the payloads, stores keep them as bytes, and whoever wants to know what
+// happened reads them here, so that it means the same to all.
+package record
+
+import (
+	"encoding/json"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
+	"palyra/internal/call/decision"
+	"palyra/internal/call/policy"
+	"palyra/internal/call/session"
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/attest"
+	"palyra/internal/evidence/journal"
+)
+
+// Proposed is the payload of event.Proposed.
+type Proposed struct {
+	ProposalID string `json:"proposal_id"`
+	// CallID is the id that a model gave the call.
+	CallID     string         `json:"call_id,omitempty"`
+	Principal  string         `json:"principal"`
+	OnBehalfOf string         `json:"on_behalf_of"`
+	DeviceID   string         `json:"device_id"`
+	Surface    access.Surface `json:"surface"`
+	// Transport is how the caller reached the gateway.
+	Transport            access.Transport `json:"transport,omitempty"`
+	Channel              string           `json:"channel,omitempty"`
+	Tool                 string           `json:"tool"`
+	ToolDefinitionDigest string           `json:"tool_definition_digest,omitempty"`
+	Arguments            json.RawMessage  `json:"arguments,omitempty"`
+	// ArgumentsBlob is set instead of Arguments when they are large.
+	ArgumentsBlob   string `json:"arguments_blob,omitempty"`
+	ArgumentsDigest string `json:"arguments_digest"`
+	// ArgumentsSalt is set when something was redacted; ArgumentsDigest is then
+	// of the salt's text and the original arguments after it.
+	ArgumentsSalt  string   `json:"arguments_salt,omitempty"`
+	Redactions     []string `json:"redactions,omitempty"`
+	IdempotencyKey string   `json:"idempotency_key,omitempty"`
+	// OpenWorld says that the tool reads from the open world, which taints its
+	// session once it is let through.
+	OpenWorld bool `json:"open_world,omitempty"`
+	// GatewaySession is the session that the gateway counts the call in.
+	GatewaySession string `json:"gateway_session,omitempty"`
+	// Journal is the newest durable event when the call was proposed. The
+	// attestation says the same.
+	Journal *attest.Journal `json:"journal,omitempty"`
+}
+
+// Edited is the payload of event.Edited: what people made of a call that waited for
+// them. Its members are those of Proposed, of the call as it is from then on.
+type Edited struct {
+	ProposalID string `json:"proposal_id"`
+	ApprovalID string `json:"approval_id"`
+	By         string `json:"by"`
+	// WasDigest is the call digest before, CallDigest after.
+	WasDigest       string          `json:"was_digest"`
+	CallDigest      string          `json:"call_digest"`
+	Arguments       json.RawMessage `json:"arguments,omitempty"`
+	ArgumentsBlob   string          `json:"arguments_blob,omitempty"`
+	ArgumentsDigest string          `json:"arguments_digest"`
+	ArgumentsSalt   string          `json:"arguments_salt,omitempty"`
+	Redactions      []string        `json:"redactions,omitempty"`
+}
+
+// Refused is the payload of event.Refused.
+type Refused struct {
+	ProposalID string      `json:"proposal_id"`
+	CallID     string      `json:"call_id,omitempty"`
+	Principal  string      `json:"principal"`
+	Tool       string      `json:"tool"`
+	Reason     reason.Code `json:"reason"`
+	Message    string      `json:"message"`
+	Remedy     string      `json:"remedy,omitempty"`
+	// GatewaySession is that of Proposed.
+	GatewaySession string `json:"gateway_session,omitempty"`
+}
+
+// Evaluated is the payload of event.Evaluated. Request lacks the arguments,
+// which the proposal has.
+type Evaluated struct {
+	ProposalID string         `json:"proposal_id"`
+	CallDigest string         `json:"call_digest"`
+	Verdict    Verdict        `json:"verdict"`
+	Request    policy.Request `json:"request"`
+	// MaySend is the most bytes that the call can send out.
+	MaySend int64 `json:"may_send,omitempty"`
+}
+
+// Gated is the payload of event.Gated.
+type Gated struct {
+	ProposalID string `json:"proposal_id"`
+	// DecisionID is of the decision that let the call run.
+	DecisionID string `json:"decision_id"`
+	// CallDigest is what an approval of the commit binds to.
+	CallDigest string            `json:"call_digest"`
+	Facts      tool.CommitFacts  `json:"facts"`
+	Files      []tool.FileChange `json:"files,omitempty"`
+	// FilesBlob is set instead of Files when they are many.
+	FilesBlob string      `json:"files_blob,omitempty"`
+	Allowed   bool        `json:"allowed"`
+	Reason    reason.Code `json:"reason,omitempty"`
+	Message   string      `json:"message,omitempty"`
+	Remedy    string      `json:"remedy,omitempty"`
+	// Verdict is nil when policy was not asked.
+	Verdict    *Verdict `json:"verdict,omitempty"`
+	ApprovalID string   `json:"approval_id,omitempty"`
+	GrantID    string   `json:"grant_id,omitempty"`
+}
+
+// Violated is the payload of event.Violated.
+type Violated struct {
+	ProposalID string           `json:"proposal_id"`
+	Violations []tool.Violation `json:"violations"`
+	// Missed counts those that were not kept.
+	Missed int `json:"missed"`
+}
+
+// Attested is the payload of event.Attested.
+type Attested struct {
+	AttestationID string `json:"attestation_id"`
+	ProposalID    string `json:"proposal_id"`
+	DecisionID    string `json:"decision_id"`
+	Tool          string `json:"tool"`
+	ResultBlob    string `json:"result_blob,omitempty"`
+	// ResultNotKept is true for a result that was too large to store.
+	ResultNotKept bool            `json:"result_not_kept,omitempty"`
+	Report        tool.Report     `json:"report"`
+	Envelope      json.RawMessage `json:"envelope"`
+}
+
+// Signed is the envelope with its digest.
+func (a *Attested) Signed() attest.Envelope {
+	return attest.Envelope{
+		ID: a.AttestationID, JSON: a.Envelope, SHA256: strings.TrimPrefix(canonical.Digest(a.Envelope), "sha256:"),
+	}
+}
+
+// Ambiguous is the payload of event.Ambiguous.
+type Ambiguous struct {
+	ProposalID string      `json:"proposal_id"`
+	Reason     reason.Code `json:"reason"`
+	Message    string      `json:"message"`
+}
+
+// Sighted is the payload of event.RanOther, Ungoverned, ReportedLate and Unjoined:
+// what an agent says that it ran, beside what was decided.
+type Sighted struct {
+	ProposalID string `json:"proposal_id"`
+	// CallID is the agent's id of the call.
+	CallID     string      `json:"call_id,omitempty"`
+	Principal  string      `json:"principal"`
+	OnBehalfOf string      `json:"on_behalf_of"`
+	Agent      string      `json:"agent"`
+	Tool       string      `json:"tool"`
+	Reason     reason.Code `json:"reason,omitempty"`
+	Message    string      `json:"message"`
+	// InputSHA256 is of what it says that it ran, DecidedSHA256 of what was decided,
+	// both in canonical JSON.
+	InputSHA256   string `json:"input_sha256,omitempty"`
+	DecidedSHA256 string `json:"decided_sha256,omitempty"`
+	// GatewaySession is that of Proposed.
+	GatewaySession string `json:"gateway_session,omitempty"`
+}
+
+// SessionExtended is the payload of event.SessionExtended.
+type SessionExtended struct {
+	Session   string `json:"session"`
+	Principal string `json:"principal"`
+	// Calls is how many more it may make, Limit how many it may have made then.
+	Calls      int    `json:"calls"`
+	Limit      int    `json:"limit"`
+	ProposalID string `json:"proposal_id"`
+	ApprovalID string `json:"approval_id"`
+}
+
+// SessionEnded is the payload of event.SessionEnded.
+type SessionEnded struct {
+	Session   string         `json:"session"`
+	Principal string         `json:"principal"`
+	DeviceID  string         `json:"device_id"`
+	Client    session.Client `json:"client"`
+	EndedBy   string         `json:"ended_by"`
+	Reason    string         `json:"reason,omitempty"`
+}
+
+// Verdict is a verdict of policy as it is journaled. It says what policy said
+// and is none: only policy makes one.
+type Verdict struct {
+	Effect         string               `json:"effect"`
+	Determining    []policy.Determining `json:"determining"`
+	GrantID        string               `json:"grant_id"`
+	SnapshotDigest string               `json:"snapshot_digest"`
+	PolicyVersion  string               `json:"policy_version"`
+	// made is what is written; one that was read has none.
+	made policy.Verdict
+}
+
+// VerdictOf is a verdict to be journaled.
+func VerdictOf(v policy.Verdict) Verdict {
+	return Verdict{
+		Effect: v.Effect().String(), Determining: v.Determining(), GrantID: v.GrantID(),
+		SnapshotDigest: v.SnapshotDigest(), PolicyVersion: v.PolicyVersion(), made: v,
+	}
+}
+
+// MarshalJSON writes all that policy says.
+func (v Verdict) MarshalJSON() ([]byte, error) { return v.made.MarshalJSON() }
+
+// Shape is that of what policy says.
+func (v Verdict) Shape() any { return v.made.Shape() }
+
+// Decode reads the payload of an event of a call or of a session: a pointer to
+// one of the types of this package or to a decision.Record, nil for any other
+// event. A payload that was erased is NOT_FOUND. Members that repeat are an error:
+// two readers could take different ones.
+func Decode(e *journal.Event) (any, error) {
+	into := payloadOf(e.Code)
+	if into == nil {
+		return nil, nil
+	}
+	if len(e.Payload) == 0 {
+		return nil, reason.Errorf(reason.NotFound, "event %d of call %s was erased", e.Seq, e.Subject)
+	}
+	if err := jsonv2.Unmarshal(e.Payload, into, jsonv1.FormatDurationAsNano(true)); err != nil {
+		return nil, err
+	}
+	return into, nil
+}
+
+func payloadOf(code event.Code) any {
+	switch code {
+	case event.Proposed:
+		return new(Proposed)
+	case event.Edited:
+		return new(Edited)
+	case event.Refused:
+		return new(Refused)
+	case event.Evaluated:
+		return new(Evaluated)
+	case event.Decided:
+		return new(decision.Record)
+	case event.Gated:
+		return new(Gated)
+	case event.Violated:
+		return new(Violated)
+	case event.Attested:
+		return new(Attested)
+	case event.Ambiguous:
+		return new(Ambiguous)
+	case event.RanOther, event.Ungoverned, event.ReportedLate, event.Unjoined:
+		return new(Sighted)
+	case event.SessionExtended:
+		return new(SessionExtended)
+	case event.SessionEnded:
+		return new(SessionEnded)
+	}
+	return nil
+}

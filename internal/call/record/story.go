@@ -1,0 +1,165 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"palyra/internal/call/decision"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/evidence/journal"
+)
+
+// Story is what happened to one call. What is nil did not happen.
+type Story struct {
+	Session, Run string
+	// Steps are all of it, in order.
+	Steps    []Step
+	Proposed *Proposed
+	// Edits are the calls that people made of it, the last one last. The one that was
+	// approved has the call digest of Decided.
+	Edits []*Edited
+	// Evaluations are what policy said, the last one last; those about what the
+	// call changed are among them.
+	Evaluations []*Evaluated
+	Decided     *decision.Record
+	// Gates are the rulings on what the call changed, the last one last.
+	Gates []*Gated
+	// AtGate is true for a call whose changes nobody has ruled on yet.
+	AtGate  bool
+	Refused *Refused
+	// Attested and Ambiguous are how it ended. AttestedSeq is the sequence number
+	// of the event.
+	Attested    *Attested
+	AttestedSeq int64
+	Ambiguous   *Ambiguous
+	// Sighted is what an agent says that it ran and was not let run so.
+	Sighted *Sighted
+}
+
+// Step is one event of a call. Payload is what Decode makes of it.
+type Step struct {
+	Seq     int64
+	At      time.Time
+	Code    event.Code
+	Payload any
+}
+
+// Tell tells the story of a call from its events, in order.
+func Tell(events []journal.Event) (Story, error) {
+	var s Story
+	for i := range events {
+		if err := s.add(&events[i]); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Story) add(e *journal.Event) error {
+	payload, err := Decode(e)
+	if s.Session, s.Run = e.Session, e.Run; payload != nil {
+		s.Steps = append(s.Steps, Step{e.Seq, e.At, e.Code, payload})
+	}
+	switch p := payload.(type) {
+	case *Proposed:
+		s.Proposed = p
+	case *Edited:
+		s.Edits = append(s.Edits, p)
+	case *Refused:
+		s.Refused = p
+	case *Evaluated:
+		s.Evaluations = append(s.Evaluations, p)
+		s.AtGate = s.AtGate || p.Request.Commit != nil
+	case *decision.Record:
+		s.Decided = p
+	case *Gated:
+		s.Gates, s.AtGate = append(s.Gates, p), false
+	case *Attested:
+		s.Attested, s.AttestedSeq = p, e.Seq
+	case *Ambiguous:
+		s.Ambiguous = p
+	case *Sighted:
+		if e.Code == event.RanOther || e.Code == event.Ungoverned {
+			s.Sighted = p
+		}
+	}
+	return reading(e, err)
+}
+
+// reading says which event err is about.
+func reading(e *journal.Event, err error) error {
+	if err == nil || reason.Of(err) == reason.NotFound {
+		return err
+	}
+	return fmt.Errorf("reading event %d of call %s: %w", e.Seq, e.Subject, err)
+}
+
+// Arguments are the digest of the arguments of the call that was decided, and the salt
+// that it was made with: those proposed, or those that people made of them.
+func (s *Story) Arguments() (digest, salt string) {
+	for _, e := range s.Edits {
+		if s.Decided != nil && e.CallDigest == s.Decided.CallDigest {
+			digest, salt = e.ArgumentsDigest, e.ArgumentsSalt
+		}
+	}
+	if digest == "" && s.Proposed != nil {
+		return s.Proposed.ArgumentsDigest, s.Proposed.ArgumentsSalt
+	}
+	return digest, salt
+}
+
+// Gate is the last ruling on what the call changed, nil when there is none.
+func (s *Story) Gate() *Gated {
+	if len(s.Gates) == 0 {
+		return nil
+	}
+	return s.Gates[len(s.Gates)-1]
+}
+
+// Opens reports whether an event lets a call run, so that the call is open until
+// an event that Ends it. A decision that cannot be read counts as one that does:
+// the call is closed as ambiguous later.
+func Opens(e *journal.Event) bool {
+	if e.Code != event.Decided {
+		return false
+	}
+	var allowed string
+	plain := canonical.Members(e.Payload, func(name, value []byte) {
+		if string(name) == "allowed" {
+			allowed = string(value)
+		}
+	})
+	if plain && (allowed == "true" || allowed == "false") {
+		return allowed == "true"
+	}
+	var decided struct {
+		Allowed bool `json:"allowed"`
+	}
+	return json.Unmarshal(e.Payload, &decided) != nil || decided.Allowed
+}
+
+// Decides reports whether the payload of an event.Decided is that of the decision
+// with an id.
+func Decides(payload []byte, id string) (bool, error) {
+	var decided struct {
+		ID string `json:"decision_id"`
+	}
+	err := json.Unmarshal(payload, &decided)
+	return decided.ID == id, err
+}
+
+// Ends reports whether an event ends a call that ran.
+func Ends(e *journal.Event) bool { return e.Code == event.Attested || e.Code == event.Ambiguous }
+
+// AtOnce reports whether a call is decided and attested in one unit: it is never
+// open.
+func AtOnce(unit []event.Draft, call string) bool {
+	has := func(code event.Code) bool {
+		return slices.ContainsFunc(unit, func(d event.Draft) bool { return d.Code == code && d.Subject == call })
+	}
+	return has(event.Decided) && has(event.Attested)
+}

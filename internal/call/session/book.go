@@ -1,0 +1,245 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+)
+
+const (
+	// mostRemembered bounds the sessions, and the runs, that are remembered; one
+	// that was forgotten is counted again from the store.
+	mostRemembered = 10_000
+	// mostUnderWay bounds the calls of one principal that have not ended, whatever
+	// they wait for.
+	mostUnderWay = 256
+)
+
+// Book holds the sessions that have not ended. It is safe for concurrent use.
+type Book struct {
+	store Store
+	idle  time.Duration
+	now   func() time.Time
+
+	// mu guards what follows. It is never held while a call is judged.
+	mu       sync.Mutex
+	sessions map[Key]*session
+	runs     map[runKey]*runCalls
+	// underWay counts the calls of each principal that have not ended.
+	underWay map[access.Principal]int
+}
+
+type runKey struct {
+	principal access.Principal
+	run       string
+}
+
+// runCalls counts the calls of a run of the gateway.
+type runCalls struct{ made, inFlight int }
+
+// NewBook returns a book over a store. A session ends when no call of it began or
+// ended for the time idle.
+func NewBook(store Store, idle time.Duration) *Book {
+	return &Book{
+		store: store, idle: idle, now: time.Now,
+		sessions: make(map[Key]*session), runs: make(map[runKey]*runCalls), underWay: make(map[access.Principal]int),
+	}
+}
+
+// Begin counts a call in. run names the gateway's run that the call belongs to; it
+// is "" for any other call.
+func (b *Book) Begin(ctx context.Context, caller access.Caller, run string) (*Call, error) {
+	key := KeyOf(caller)
+	for {
+		if err := b.load(ctx, key, run); err != nil {
+			return nil, err
+		}
+		if c, err := b.count(caller, key, run); c != nil || err != nil {
+			return c, err
+		}
+	}
+}
+
+// load reads the session and the run of a call from the store, unless they are
+// known.
+func (b *Book) load(ctx context.Context, key Key, run string) error {
+	b.mu.Lock()
+	_, known := b.sessions[key]
+	counted := run == "" || b.runs[runKey{key.Principal, run}] != nil
+	b.mu.Unlock()
+	// A caller that leaves is counted, too.
+	ctx = context.WithoutCancel(ctx)
+	if !known {
+		past, found, err := b.store.NewestSession(ctx, key)
+		if err != nil {
+			return reason.Errorf(reason.JournalUnavailable, "counting the calls of the session: %w", err)
+		}
+		b.remember(key, past, found)
+	}
+	if !counted {
+		made, err := b.store.RunCalls(ctx, key.Principal, run)
+		if err != nil {
+			return reason.Errorf(reason.JournalUnavailable, "counting the calls of the run: %w", err)
+		}
+		b.rememberRun(runKey{key.Principal, run}, made)
+	}
+	return nil
+}
+
+// remember takes a session of the store up again, unless it has ended; count
+// makes a new one in its place.
+func (b *Book) remember(key Key, past Past, found bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, known := b.sessions[key]; known {
+		return
+	}
+	b.makeRoom()
+	b.sessions[key] = nil
+	if found && past.EndedAt.IsZero() {
+		b.sessions[key] = restored(past)
+	}
+}
+
+func (b *Book) rememberRun(key runKey, made int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.runs[key] == nil {
+		b.makeRoomForRun()
+		b.runs[key] = &runCalls{made: made}
+	}
+}
+
+// makeRoom forgets a session without calls when there are too many.
+func (b *Book) makeRoom() {
+	if len(b.sessions) < mostRemembered {
+		return
+	}
+	for key, s := range b.sessions {
+		if s == nil || s.inFlight.Load() == 0 {
+			delete(b.sessions, key)
+			return
+		}
+	}
+}
+
+func (b *Book) makeRoomForRun() {
+	if len(b.runs) < mostRemembered {
+		return
+	}
+	for key, r := range b.runs {
+		if r.inFlight == 0 {
+			delete(b.runs, key)
+			return
+		}
+	}
+}
+
+// count counts one call in its session; nil without an error means that what
+// load found was forgotten since.
+func (b *Book) count(caller access.Caller, key Key, run string) (*Call, error) {
+	c, err := b.enter(caller, key, run)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.ofRun {
+		c.s.runCalls++
+		return c, nil
+	}
+	c.s.facts.CallsInRun++
+	c.number = c.s.facts.CallsInRun
+	return c, nil
+}
+
+// enter lets a call into its session.
+func (b *Book) enter(caller access.Caller, key Key, run string) (*Call, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.underWay[key.Principal] >= mostUnderWay {
+		return nil, reason.Errorf(reason.RateLimited, "%s has %s under way", key.Principal, text.Plural(mostUnderWay, "call")).
+			WithRemedy("Wait until some have ended, or cancel what waits for approval.")
+	}
+	s, known := b.sessions[key]
+	r := b.runs[runKey{key.Principal, run}]
+	if !known || run != "" && r == nil {
+		return nil, nil
+	}
+	now := b.now()
+	if s == nil || s.idle(now, b.idle) {
+		s = &session{row: newRow(caller, key, now)}
+		b.sessions[key] = s
+	}
+	b.underWay[key.Principal]++
+	s.inFlight.Add(1)
+	s.lastAt.Store(now.UnixMicro())
+	c := &Call{book: b, s: s, key: key}
+	if run != "" {
+		r.made++
+		r.inFlight++
+		c.ofRun, c.run, c.number = true, run, r.made
+	}
+	return c, nil
+}
+
+func newRow(caller access.Caller, key Key, now time.Time) Row {
+	id := ulid.MustNew(ulid.Timestamp(now), rand.Reader)
+	return Row{ID: id.String(), Key: key, OnBehalfOf: caller.OnBehalfOf, StartedAt: now.UTC().Truncate(time.Microsecond)}
+}
+
+// leave counts a call out.
+func (b *Book) leave(c *Call) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.underWay[c.key.Principal]--; b.underWay[c.key.Principal] == 0 {
+		delete(b.underWay, c.key.Principal)
+	}
+	c.s.inFlight.Add(-1)
+	c.s.lastAt.Store(b.now().UnixMicro())
+	if c.ofRun {
+		b.runs[runKey{c.key.Principal, c.run}].inFlight--
+	}
+}
+
+// UnderWay counts the calls of all principals that have not ended.
+func (b *Book) UnderWay() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, calls := range b.underWay {
+		n += calls
+	}
+	return n
+}
+
+// Ended forgets a session that somebody ended. Its calls that are under way still
+// count in it; the next call of its caller begins another session.
+func (b *Book) Ended(key Key, id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.sessions[key]; s != nil && s.row.ID == id {
+		b.sessions[key] = nil
+	}
+}
+
+// Did returns what a session did, if it is in memory.
+func (b *Book) Did(key Key, id string) (Did, bool) {
+	b.mu.Lock()
+	s := b.sessions[key]
+	b.mu.Unlock()
+	if s == nil || s.row.ID != id {
+		return Did{}, false
+	}
+	return s.did(), true
+}
+
+// Idle is how long a session goes on without a call.
+func (b *Book) Idle() time.Duration { return b.idle }

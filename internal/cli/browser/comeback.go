@@ -1,0 +1,97 @@
+// Package browser waits on this machine for the browser that a login sends back (RFC
+// 8252, section 7.3).
+package browser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"palyra/internal/core/reason"
+)
+
+// browserTimeout bounds what a browser may take to send a request.
+const browserTimeout = 10 * time.Second
+
+// seen is what the person sees in the browser at the end.
+const seen = "You can close this page and go back to the terminal.\n"
+
+// Listener is where the browser comes back to.
+type Listener struct{ net.Listener }
+
+// Listen opens a port of the loopback address. It is to be closed.
+func Listen(ctx context.Context) (Listener, error) {
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return Listener{}, fmt.Errorf("listening for the browser: %w", err)
+	}
+	return Listener{l}, nil
+}
+
+// Redirect is the URL that the browser is sent to.
+func (l Listener) Redirect() string { return "http://" + l.Addr().String() + "/callback" }
+
+// Await waits until end for the browser to come with the state of a page, and returns
+// what it brings. Whatever comes without it is of somebody else, and is not looked at.
+func (l Listener) Await(ctx context.Context, page string, end time.Time) (url.Values, error) {
+	u, err := url.Parse(page)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Query().Get("state") == "" {
+		return nil, reason.Errorf(reason.VerificationFailed, "the gateway sends to no page where somebody logs in")
+	}
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	came := make(chan url.Values, 1)
+	server := &http.Server{ReadHeaderTimeout: browserTimeout, MaxHeaderBytes: 64 << 10, Handler: l.handler(u.Query().Get("state"), came)}
+	served := make(chan struct{})
+	var ended error
+	go func() {
+		defer close(served)
+		ended = server.Serve(l)
+	}()
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if server.Shutdown(closing) != nil {
+			_ = server.Close()
+		}
+		<-served
+	}()
+	select {
+	case back := <-came:
+		if problem := back.Get("error"); problem != "" {
+			return nil, reason.Errorf(reason.LoginRefused, "the login was refused there: %q", problem)
+		}
+		return back, nil
+	case <-served:
+		return nil, fmt.Errorf("listening for the browser: %w", ended)
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, reason.Errorf(reason.LoginRefused, "nobody logged in in the browser in time")
+		}
+		return nil, ctx.Err()
+	}
+}
+
+func (l Listener) handler(state string, came chan<- url.Values) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		q := r.URL.Query()
+		if r.Method != http.MethodGet || r.URL.Path != "/callback" || r.Host != l.Addr().String() || q.Get("state") != state || q.Get("code")+q.Get("error") == "" {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		select {
+		case came <- q:
+			_, _ = w.Write([]byte(seen))
+		default:
+			w.WriteHeader(http.StatusConflict)
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package ask
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"palyra/internal/core/lazyregexp"
+	"palyra/internal/core/text"
+)
+
+// Summary is the input of a call in a list: the command line of a program, as the
+// question had it, and what else is given, as key=value.
+func Summary(input []byte) string {
+	var members map[string]json.RawMessage
+	var argv []string
+	if json.Unmarshal(input, &members) != nil || json.Unmarshal(members["argv"], &argv) != nil || len(argv) == 0 {
+		return Arguments(input)
+	}
+	line := text.ShellQuote(argv)
+	delete(members, "argv")
+	if rest := joined(members); rest != "" {
+		line += " (" + rest + ")"
+	}
+	return line
+}
+
+// Arguments is the input of a call as key=value.
+func Arguments(input []byte) string {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(input, &members) != nil {
+		return string(input)
+	}
+	return joined(members)
+}
+
+func joined(members map[string]json.RawMessage) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		parts = append(parts, name+"="+argumentValue(members[name]))
+	}
+	return strings.Join(parts, " ")
+}
+
+var plainWord = lazyregexp.New(`^[A-Za-z0-9_./:@%+,-]+$`)
+
+// argumentValue leaves the quotes off a string that needs none.
+func argumentValue(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil && plainWord.MatchString(text) {
+		return text
+	}
+	return string(raw)
+}

@@ -1,0 +1,159 @@
+package calls
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+	"palyra/internal/core/reason"
+)
+
+// mostEdited bounds the arguments that are read, in bytes, as the gateway does.
+const mostEdited = 1 << 20
+
+type editFlags struct{ input, digest, reason string }
+
+func (a *approvalCommands) approvalsEdit() *cobra.Command {
+	var f editFlags
+	c := &cobra.Command{
+		Use: "edit ID [--input FILE]", Short: "Change the arguments of the call that is asked about",
+		Long: "Change the arguments of the call that is asked about. It is judged anew, and waits\n" +
+			"for a yes as before; the votes before do not count. Whoever changes a call asks\n" +
+			"for it, too: policy has to let them make it, and where nobody answers for\n" +
+			"themselves another user says yes. What is shown as [redacted] stays what it is.\n" +
+			"The requester is told what changed.\n\n" +
+			"In a terminal the arguments open in $VISUAL or $EDITOR.",
+		Example: "palyra approvals edit 01J...\n" +
+			"palyra approvals edit 01J... --input edited.json --reason \"not to main\" --digest sha256:...",
+		Args: command.Args(1, 1), ValidArgsFunction: a.completeApprovals(true),
+		RunE: func(cmd *cobra.Command, given []string) error { return a.edit(cmd.Context(), given[0], f) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.input, "input", "", "a file with all arguments of the call as JSON, - for standard input")
+	flags.StringVar(&f.digest, "digest", "", "the call digest you saw; required without a terminal")
+	flags.StringVar(&f.reason, "reason", "", "why; the requester is told")
+	return c
+}
+
+func (a *approvalCommands) edit(ctx context.Context, id string, f editFlags) error {
+	if err := command.CheckDigest(f.digest); err != nil {
+		return err
+	}
+	if !a.Interactive() && (f.digest == "" || f.input == "") {
+		return command.Usage("--input and --digest are required without a terminal").
+			WithRemedy("See the call and its digest with `palyra approvals show %s`.", id)
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	if id, err = findApproval(ctx, g, id); err != nil {
+		return err
+	}
+	reply, err := g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: id})
+	if err != nil {
+		return err
+	}
+	shown := reply.GetApproval()
+	if f.digest != "" && f.digest != shown.GetCallDigest() {
+		return reason.Errorf(reason.DigestMismatch, "the call that waits is another than the one of --digest").
+			WithField("waiting", shown.GetCallDigest()).WithField("given", f.digest)
+	}
+	input, err := a.edited(ctx, shown, f.input)
+	if err != nil || input == nil {
+		return err
+	}
+	after, err := g.Approvals.EditApproval(ctx, &palyrav1.EditApprovalRequest{
+		ApprovalId: id, Version: shown.GetVersion(), ShownDigest: shown.GetCallDigest(), InputJson: input, Reason: f.reason, Surface: "cli",
+	})
+	if err != nil {
+		return err
+	}
+	return a.printEdited(after.GetApproval())
+}
+
+// printEdited shows the call as it is now, and how it is answered.
+func (a *approvalCommands) printEdited(v *palyrav1.Approval) error {
+	a.Say("the call is changed and waits for a yes; the votes before do not count")
+	return a.PrintOne("Approval", a.approvalRecord(v), func(p *printer.Page) { ask.Page(a.App, p, v) })
+}
+
+// edited reads the arguments; nil after it was said that nothing changed.
+func (a *approvalCommands) edited(ctx context.Context, shown *palyrav1.Approval, from string) ([]byte, error) {
+	var text []byte
+	var err error
+	switch from {
+	case "":
+		text, err = a.inEditor(ctx, shown.GetPrompt().GetArgumentsJson())
+	case "-":
+		text, err = io.ReadAll(io.LimitReader(a.In, mostEdited+1))
+	default:
+		text, err = readEdited(from)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > mostEdited:
+		return nil, reason.Errorf(reason.InputTooLarge, "more than %d bytes of arguments", mostEdited)
+	}
+	var whole, was bytes.Buffer
+	if err := json.Compact(&whole, text); err != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "the edited arguments are not JSON: %w", err)
+	}
+	if json.Compact(&was, shown.GetPrompt().GetArgumentsJson()) == nil && bytes.Equal(whole.Bytes(), was.Bytes()) {
+		a.Say("nothing is changed; the approval waits as before")
+		return nil, nil
+	}
+	return whole.Bytes(), nil
+}
+
+func readEdited(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, command.Usage("reading %s: %w", path, err)
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, mostEdited+1))
+}
+
+// inEditor lets the person change the arguments in their editor, in a file that nobody
+// else can read.
+func (a *approvalCommands) inEditor(ctx context.Context, arguments []byte) ([]byte, error) {
+	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
+	if editor == "" {
+		return nil, command.Usage("neither VISUAL nor EDITOR names an editor").WithRemedy("Set EDITOR, or give the arguments with --input FILE.")
+	}
+	dir, err := os.MkdirTemp("", "palyra-edit-")
+	if err != nil {
+		return nil, fmt.Errorf("making a directory for the editor: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	var text bytes.Buffer
+	if err := json.Indent(&text, arguments, "", "  "); err != nil {
+		return nil, fmt.Errorf("writing the arguments: %w", err)
+	}
+	path := filepath.Join(dir, "arguments.json")
+	if err := os.WriteFile(path, append(text.Bytes(), '\n'), 0o600); err != nil {
+		return nil, fmt.Errorf("writing the arguments: %w", err)
+	}
+	words := append(strings.Fields(editor), path)
+	run := exec.CommandContext(ctx, words[0], words[1:]...)
+	run.Stdin, run.Stdout, run.Stderr = a.In, a.Err, a.Err
+	if err := run.Run(); err != nil {
+		return nil, command.Usage("the editor %s: %w", words[0], err).WithRemedy("Set EDITOR, or give the arguments with --input FILE.")
+	}
+	return readEdited(path)
+}

@@ -1,0 +1,46 @@
+package calls_test
+
+import (
+	"strings"
+	"testing"
+
+	"palyra/internal/cli/clitest"
+)
+
+func TestWorkspaceUndo(t *testing.T) {
+	t.Parallel()
+	w := clitest.NewWorld(t)
+	w.Populate()
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"by the beginning of the id", []string{"undo", clitest.ChangeSetID[:8], "--reason", "wrong"}, 0, "undoes"},
+		{"in the workspace named", []string{"undo", clitest.ChangeSetID, "-w", "demo"}, 0, "undoes"},
+		{"in another workspace", []string{"undo", clitest.ChangeSetID, "-w", "docs"}, 1, "no change set"},
+		{"unknown", []string{"undo", "01UNKN0WN00000000000000000"}, 1, "no change set"},
+		{"no id at all", []string{"undo", "../x"}, 2, "not the id"},
+		{"show hides nothing", []string{"show", clitest.ChangeSetID}, 0, "protected: runner"},
+		{"changes of one", []string{"changes", "docs"}, 0, "no change sets are kept"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := w.Run(append([]string{"workspace"}, test.args...)...)
+			if r.Code != test.code || !strings.Contains(r.Out+r.Err, test.want) {
+				t.Errorf("exit %d, want %d with %q:\n%s%s", r.Code, test.code, test.want, r.Out, r.Err)
+			}
+			if strings.Contains(r.Out, "\x1b[2J") {
+				t.Error("a control sequence of a diff reached the terminal")
+			}
+		})
+	}
+	// The second undoing of a change set says that it was taken back before, the first does not.
+	again := w.Run("workspace", "undo", clitest.ChangeSetID)
+	if !strings.Contains(again.Err, "was taken back before") {
+		t.Errorf("undone again: %s", again.Err)
+	}
+	if got := len(w.Gateway.Undone); got != 3 || w.Gateway.Undone[0].GetReason() != "wrong" {
+		t.Errorf("%d were undone: %v", got, w.Gateway.Undone)
+	}
+}

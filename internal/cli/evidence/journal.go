@@ -1,0 +1,385 @@
+// Package evidence has the commands that read, prove, verify and export the
+// record, and those for the attestations in it. An export is verified here, with
+// no word of the gateway.
+package evidence
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/calls/ask"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+	"palyra/internal/cli/witness"
+	"palyra/internal/core/event"
+)
+
+// app is one run of the program, with the commands of this family.
+type app struct{ *client.App }
+
+var eventListing = printer.Listing{
+	Kind:    "Event",
+	Columns: []string{"SEQ", "AT", "CODE", "EVENT", "WHAT", "ACTOR", "SUBJECT"},
+	Wide:    []string{"SESSION", "RUN", "HASH"},
+	Empty:   "no events",
+	Drop:    []string{"ACTOR", "CODE", "SUBJECT"},
+}
+
+// Command is `palyra journal`.
+func Command(program *client.App) *cobra.Command {
+	a := &app{program}
+	return command.NewGroup("journal", "Read, prove, verify and export the record",
+		a.journalTail(), a.journalList(), a.journalShow(), a.journalVerify(), a.journalProve(), a.journalExport(), a.journalAcceptRestore())
+}
+
+// eventWords say in a word or two what each code of the catalog is.
+var eventWords = map[event.Code]string{
+	event.Proposed: "proposed", event.Refused: "refused", event.Evaluated: "evaluated", event.Decided: "decided", event.Edited: "edited", event.Looked: "looked", event.Amended: "amended",
+	event.Asked: "asked", event.Joined: "joined", event.Voted: "voted", event.Answered: "answered",
+	event.Expired: "expired", event.Cancelled: "cancelled", event.Consumed: "consumed", event.Revoked: "revoked",
+	event.GrantMinted: "grant minted", event.GrantUsed: "grant used", event.GrantRevoked: "grant revoked", event.GrantEnded: "grant ended",
+	event.Attested: "attested", event.Ambiguous: "ambiguous",
+	event.Gated: "gated", event.Violated: "violated", event.Undone: "undone",
+	event.RunStarted: "run started", event.UserMessage: "user message", event.ModelTurn: "model turn", event.RunFinished: "run finished",
+	event.SessionExtended: "session extended", event.SessionEnded: "session ended",
+	event.SecretPut: "secret put", event.SecretRead: "secret read", event.SecretLeased: "secret leased", event.SecretUsed: "secret used",
+	event.SecretRemoved: "secret removed", event.VaultRekeyed: "vault rekeyed", event.RecoveryExported: "recovery exported", event.SecretLeaseEnded: "lease ended", event.SecretEnded: "secret ended",
+	event.CACreated: "CA created", event.CertificateMade: "certificate", event.MemberAdded: "member added",
+	event.CallersRefused: "callers refused", event.PermissionDenied: "permission denied",
+	event.MemberChanged: "member changed", event.MemberDisabled: "member disabled", event.MemberEnabled: "member enabled", event.MemberRemoved: "member removed", event.MembersConfirmed: "confirmed", event.ConsentGiven: "consented", event.ConsentWithdrawn: "consent withdrawn",
+	event.DeviceRevoked: "device revoked", event.DeviceRenamed: "device renamed", event.DeviceAdded: "device added", event.Exported: "exported",
+	event.TokenMade: "token made", event.TokenRevoked: "token revoked",
+	event.PairingOpened: "pairing code", event.PairingTried: "pairing tried", event.PairingProved: "pairing asked", event.PairingEnded: "pairing ended", event.DevicePaired: "device paired",
+	event.DeviceKeyReplaced: "key replaced", event.OldKeyUsed: "OLD KEY USED", event.GatewayKeyReplaced: "gateway key", event.VaultKeyPinned: "vault key",
+	event.PresenceKeyRegistered: "presence key", event.PresenceKeyReset: "PRESENCE KEY RESET", event.PresenceKeyConfirmed: "presence key confirmed",
+	event.PasskeyEnrolled: "passkey enrolled", event.PasskeyConfirmed: "passkey confirmed", event.PasskeyRemoved: "PASSKEY REMOVED", event.PasskeyCounterBack: "PASSKEY COPIED",
+	event.ConsoleLink: "console link", event.ConsoleBegun: "console session", event.ConsoleEnded: "console ended",
+	event.LoggedIn: "logged in", event.LoggedOut: "logged out",
+	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.PolicyProposed: "policy proposed",
+	event.GatewayChange: "gateway change", event.DualControlOff: "dual control off", event.CeilingSet: "ceiling set", event.Frozen: "frozen", event.Thawed: "thawed",
+	event.ToolPinned: "tool pinned", event.ToolSuspended: "tool suspended", event.ToolResumed: "tool resumed",
+	event.RanOther: "RAN SOMETHING ELSE", event.Ungoverned: "UNGOVERNED CALL", event.ReportedLate: "reported late", event.Unjoined: "CALL NOT JOINED",
+	event.EvaluatedFor: "evaluated for", event.AskedFor: "asked for",
+	event.UpstreamAdded: "upstream added", event.UpstreamRemoved: "upstream removed", event.UpstreamSeen: "upstream says", event.UpstreamApproved: "upstream approved",
+	event.UpstreamLoggedIn: "upstream login", event.UpstreamLoggedOut: "upstream logout", event.UpstreamEnded: "upstreams ended",
+	event.SkillInstalled: "skill installed", event.SkillRemoved: "skill removed", event.SkillChanged: "skill changed", event.SkillTampered: "SKILL TAMPERED",
+	event.PublisherTrusted: "publisher trusted", event.PublisherDistrusted: "PUBLISHER DISTRUSTED",
+	event.Notified: "notified", event.ChatUserMapped: "chat user mapped", event.ChatUserGone: "chat user unmapped", event.ChatConsent: "chat user consent",
+	event.HookInstalled: "hook installed", event.HookChanged: "HOOK CHANGED", event.HookUninstalled: "hook uninstalled",
+	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced", event.Restored: "restored",
+}
+
+func eventRecord(e *palyrav1.Event) printer.Record {
+	seq := strconv.FormatInt(e.GetSeq(), 10)
+	return printer.Record{
+		Name: seq, Body: printer.ProtoObject(e),
+		Cells: []string{seq, printer.Clock(e.GetAt()), e.GetCode(), eventWords[event.Code(e.GetCode())], whatHappened(e), e.GetActor(), e.GetSubject()},
+		Wide:  []string{e.GetSession(), e.GetRun(), e.GetHash()},
+	}
+}
+
+// eventFlags choose events.
+type eventFlags struct {
+	code, session, run, subject, actor, since, until string
+}
+
+func (f *eventFlags) register(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.code, "code", "", "only this code, or codes that begin so: PAL-D")
+	flags.StringVar(&f.session, "session", "", "only of this session")
+	flags.StringVar(&f.run, "run", "", "only of this run")
+	flags.StringVar(&f.subject, "subject", "", "only about this id: a proposal, approval, grant or device")
+	flags.StringVar(&f.actor, "actor", "", "only caused by this principal")
+	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or for so long (24h)")
+	flags.StringVar(&f.until, "until", "", "only until a time (RFC 3339) or so long ago (24h)")
+}
+
+func (a *app) eventFilter(f eventFlags) (*palyrav1.EventFilter, error) {
+	since, err := command.ParseMoment("since", f.since, a.Now())
+	if err != nil {
+		return nil, err
+	}
+	until, err := command.ParseMoment("until", f.until, a.Now())
+	return &palyrav1.EventFilter{
+		Code: f.code, Session: f.session, Run: f.run, Subject: f.subject, Actor: f.actor, Since: since, Until: until,
+	}, err
+}
+
+func (a *app) journalList() *cobra.Command {
+	var f eventFlags
+	var after int64
+	var limit, last int
+	c := &cobra.Command{Use: "list", Short: "List events, oldest first", Args: command.Args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("last") {
+				if last < 1 || cmd.Flags().Changed("limit") {
+					return command.Usage("--last wants a number from 1, and no --limit")
+				}
+				return a.listLast(cmd.Context(), f, after, last)
+			}
+			return a.listEvents(cmd.Context(), f, after, limit)
+		}}
+	f.register(c)
+	c.Flags().Int64Var(&after, "after", 0, "begin after this sequence number")
+	c.Flags().IntVar(&limit, "limit", 1000, "at most so many; 0 means all")
+	c.Flags().IntVar(&last, "last", 0, "only the last so many of those that the other flags choose")
+	return c
+}
+
+// listLast lists the last events that fit the flags. The journal is read from
+// its beginning, or without a filter from where they begin.
+func (a *app) listLast(ctx context.Context, f eventFlags, after int64, last int) error {
+	filter, err := a.eventFilter(f)
+	if err != nil {
+		return err
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	if f == (eventFlags{}) {
+		status, err := a.witnessed(ctx, g)
+		if err != nil {
+			return err
+		}
+		after = max(after, status.GetJournalSize()-int64(last))
+	}
+	var kept []printer.Record
+	req := &palyrav1.ListEventsRequest{Filter: filter, After: after, PageSize: 1000}
+	for {
+		reply, err := g.Journal.ListEvents(ctx, req)
+		if err != nil {
+			return err
+		}
+		kept = append(kept, printer.Records(reply.GetEvents(), eventRecord)...)
+		kept = kept[max(0, len(kept)-last):]
+		if req.After = reply.GetNextAfter(); req.After == 0 {
+			return a.PrintList(eventListing, kept)
+		}
+	}
+}
+
+func (a *app) listEvents(ctx context.Context, f eventFlags, after int64, limit int) error {
+	filter, err := a.eventFilter(f)
+	if err != nil {
+		return err
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	req := &palyrav1.ListEventsRequest{Filter: filter, After: after}
+	records, more, err := client.Collect(limit, func(size int32) ([]printer.Record, bool, error) {
+		req.PageSize = size
+		reply, err := g.Journal.ListEvents(ctx, req)
+		req.After = reply.GetNextAfter()
+		return printer.Records(reply.GetEvents(), eventRecord), req.After != 0, err
+	})
+	if err != nil {
+		return err
+	}
+	if more {
+		a.Say("there may be more: --after %d, or see --limit", req.After)
+	}
+	return a.PrintList(eventListing, records)
+}
+
+func (a *app) journalTail() *cobra.Command {
+	var f eventFlags
+	var after int64
+	var last int64
+	c := &cobra.Command{Use: "tail", Short: "Print events as they become durable, until interrupted", Args: command.Args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("after") {
+				return a.tailEvents(cmd.Context(), f, after)
+			}
+			return a.tailLast(cmd.Context(), f, last)
+		}}
+	f.register(c)
+	c.Flags().Int64Var(&after, "after", 0, "begin after this sequence number")
+	c.Flags().Int64Var(&last, "last", 10, "begin with the last so many events of the journal")
+	return c
+}
+
+func (a *app) tailLast(ctx context.Context, f eventFlags, last int64) error {
+	if last <= 0 {
+		return a.tailEvents(ctx, f, -1)
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	status, err := a.witnessed(ctx, g)
+	if err != nil {
+		return err
+	}
+	return a.tailEvents(ctx, f, max(0, status.GetJournalSize()-last))
+}
+
+// witnessed is the gateway's status. A journal that does not go on from what was seen of
+// it is shown all the same, which is how one finds out what happened.
+func (a *app) witnessed(ctx context.Context, g *client.Gateway) (*palyrav1.GetStatusResponse, error) {
+	status, doubt, err := witness.Status(ctx, a.App, g)
+	if doubt != nil {
+		a.Say("warning: %v", doubt)
+	}
+	return status, err
+}
+
+func (a *app) tailEvents(ctx context.Context, f eventFlags, after int64) error {
+	filter, err := a.eventFilter(f)
+	if err != nil {
+		return err
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	return client.Watch(ctx, a.App, eventListing, func() (*connect.ServerStreamForClient[palyrav1.TailEventsResponse], error) {
+		return g.Journal.TailEvents(ctx, &palyrav1.TailEventsRequest{Filter: filter, After: after})
+	}, func(msg *palyrav1.TailEventsResponse) (printer.Record, bool) {
+		after = msg.GetEvent().GetSeq()
+		return eventRecord(msg.GetEvent()), true
+	})
+}
+
+func (a *app) journalShow() *cobra.Command {
+	return &cobra.Command{Use: "show SEQ", Short: "Show one event in full", Args: command.Args(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			seq, err := parseSeq(given[0])
+			if err != nil {
+				return err
+			}
+			g, err := a.Connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			reply, err := g.Journal.GetEvent(cmd.Context(), &palyrav1.GetEventRequest{Seq: seq})
+			if err != nil {
+				return err
+			}
+			e := reply.GetEvent()
+			return a.PrintOne("Event", eventRecord(e), func(p *printer.Page) { a.eventPage(p, e) })
+		}}
+}
+
+func parseSeq(s string) (int64, error) {
+	seq, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || seq < 1 {
+		return 0, command.Usage("%q is no sequence number", s).WithRemedy("Give a whole number from 1; `palyra journal list` shows them.")
+	}
+	return seq, nil
+}
+
+func (a *app) eventPage(p *printer.Page, e *palyrav1.Event) {
+	p.Heading("%s", strings.TrimSpace(fmt.Sprintf("%d  %s  %s", e.GetSeq(), e.GetCode(), eventWords[event.Code(e.GetCode())])))
+	p.Field("what", whatHappened(e))
+	p.Field("at", a.Moment(e.GetAt()))
+	p.Field("id", e.GetEventId())
+	p.Field("actor", e.GetActor())
+	p.Field("subject", e.GetSubject())
+	p.Field("session", e.GetSession())
+	p.Field("run", e.GetRun())
+	p.Field("hash", e.GetHash())
+	p.Field("previous", e.GetPrevHash())
+	p.Field("payload hash", e.GetPayloadSha256())
+	if len(e.GetPayloadJson()) == 0 {
+		p.Field("payload", "erased")
+		return
+	}
+	if egress, ok := ask.LedgerOf(e); ok {
+		ask.Ledger(p, egress, 0)
+	}
+	p.JSON("payload", e.GetPayloadJson())
+}
+
+func (a *app) journalExport() *cobra.Command {
+	var after int64
+	var form string
+	formats := printer.EnumNames(palyrav1.ExportFormat(0).Descriptor())
+	c := &cobra.Command{Use: "export [FILE]", Short: "Export the journal as NDJSON, JSON or CSV, with a sealed trailer", Args: command.Args(0, 1),
+		Long:    "Export the journal with a sealed trailer. As NDJSON it is a file that `palyra journal\nverify FILE` verifies with no gateway. JSON is one document; CSV is for spreadsheets:\nno cell is a formula, the trailer is the last row, and the last column has the lines\nof NDJSON as they are. FILE must not exist; without one the export goes to stdout.",
+		Example: "palyra journal export journal.ndjson\npalyra journal export --format csv journal.csv",
+		RunE: func(cmd *cobra.Command, given []string) error {
+			format, err := printer.ParseEnum[palyrav1.ExportFormat]("format", form)
+			if err != nil {
+				return err
+			}
+			return a.exportJournal(cmd.Context(), &palyrav1.ExportJournalRequest{After: after, Format: format}, given)
+		}}
+	c.Flags().Int64Var(&after, "after", 0, "begin after this sequence number; 0 exports all")
+	c.Flags().StringVar(&form, "format", "ndjson", "one of "+strings.Join(formats, ", "))
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// Export exports the whole journal to a file that does not exist yet.
+func Export(program *client.App) func(ctx context.Context, path string) error {
+	a := &app{program}
+	return func(ctx context.Context, path string) error {
+		return a.exportJournal(ctx, &palyrav1.ExportJournalRequest{}, []string{path})
+	}
+}
+
+func (a *app) exportJournal(ctx context.Context, req *palyrav1.ExportJournalRequest, given []string) error {
+	if req.GetAfter() < 0 {
+		return command.Usage("--after %d: want 0 or more", req.GetAfter())
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	source, err := openExport(ctx, g, req)
+	if err != nil {
+		return err
+	}
+	defer source.close()
+	if len(given) == 0 || given[0] == "-" {
+		return copyExport(rawWriter{a}, source)
+	}
+	f, err := os.OpenFile(given[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return command.Usage("making the export's file: %w", err).WithRemedy("Name a file that does not exist yet.")
+	}
+	err = a.exportTo(ctx, f, g, source, req.GetAfter())
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return err
+	}
+	if req.GetFormat() <= palyrav1.ExportFormat_EXPORT_FORMAT_NDJSON {
+		a.Say("exported to %s; verify it with `palyra journal verify %s`", given[0], given[0])
+	} else {
+		a.Say("exported to %s; `palyra journal verify` reads what --format ndjson writes, whose trailer this has too", given[0])
+	}
+	return nil
+}
+
+// exportTo writes an export to a file; a person is told of a long one. An export to
+// stdout is data, which a count must not stand between.
+func (a *app) exportTo(ctx context.Context, f io.Writer, g *client.Gateway, source *exportStream, after int64) error {
+	source.counted.Expect(max(a.journalSize(ctx, g)-after, 0))
+	defer a.Progress(&source.counted, "exporting", "events")()
+	return copyExport(f, source)
+}
+
+// rawWriter writes exported bytes to stdout.
+type rawWriter struct{ a *app }
+
+func (w rawWriter) Write(p []byte) (int, error) { return len(p), w.a.WriteRaw(p) }
+
+func copyExport(to io.Writer, from *exportStream) error {
+	_, err := io.Copy(to, from)
+	return err
+}

@@ -1,0 +1,88 @@
+package evidence
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/printer"
+	"palyra/internal/core/reason"
+)
+
+// sized is a gateway whose journal has a size, or one that does not tell.
+type sized struct {
+	palyrav1connect.StatusServiceClient
+	size  int64
+	asked int
+}
+
+func (s *sized) GetStatus(context.Context, *palyrav1.GetStatusRequest) (*palyrav1.GetStatusResponse, error) {
+	s.asked++
+	if s.size == 0 {
+		return nil, reason.Errorf(reason.PermissionDenied, "no")
+	}
+	return &palyrav1.GetStatusResponse{JournalSize: s.size}, nil
+}
+
+// slowExport sends a header, two events each second, and a trailer.
+func slowExport(events int) *exportStream {
+	sent := 0
+	return &exportStream{receive: func() ([]byte, error) {
+		switch {
+		case sent == 0:
+			sent++
+			return []byte("header\n"), nil
+		case sent > events+1:
+			return nil, io.EOF
+		case sent > events:
+			sent++
+			return []byte("trailer\n"), nil
+		}
+		time.Sleep(time.Second)
+		sent += 2
+		return []byte("an event\nano" + "ther\n"), nil
+	}}
+}
+
+// TestExportTellsHowFarItIs: a person is told after two seconds, of how many if the
+// gateway says it; a script is not, and its gateway is not asked.
+func TestExportTellsHowFarItIs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		terminal bool
+		size     int64
+		events   int
+		asked    int
+		want     string
+	}{
+		{"known", true, 106, 6, 1, "exporting: 4 of 6 events (66 %)"},
+		{"unknown", true, 0, 6, 1, "exporting: 4 events"},
+		{"quick", true, 102, 2, 1, ""},
+		{"a script", false, 106, 6, 0, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var said, file bytes.Buffer
+				a := &app{client.NewApp(printer.Streams{Err: &said, ErrTerminal: c.terminal, Width: 80})}
+				status := &sized{size: c.size}
+				if err := a.exportTo(t.Context(), &file, &client.Gateway{Status: status}, slowExport(c.events), 100); err != nil {
+					t.Fatal(err)
+				}
+				if got := said.String(); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+					t.Errorf("said %q, want %q", got, c.want)
+				}
+				if status.asked != c.asked || strings.Count(file.String(), "\n") != c.events+2 {
+					t.Errorf("the gateway was asked %d times; the file is %q", status.asked, file.String())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package evidence
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"connectrpc.com/connect"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/core/progress"
+)
+
+// exportStream reads an export from the gateway as bytes.
+type exportStream struct {
+	receive func() ([]byte, error)
+	stop    func() error
+	rest    []byte
+	// counted counts the events that were received; headed is true behind the header.
+	counted progress.Meter
+	headed  bool
+	// failed is the stream's own error, which is not one of the data.
+	failed error
+}
+
+// openExport begins an export.
+func openExport(ctx context.Context, g *client.Gateway, req *palyrav1.ExportJournalRequest) (*exportStream, error) {
+	stream, err := g.Journal.ExportJournal(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return &exportStream{receive: receiver(stream), stop: stream.Close}, nil
+}
+
+// journalSize is how many events the gateway's journal has, for a person who waits;
+// 0 when nobody does or it is not known.
+func (a *app) journalSize(ctx context.Context, g *client.Gateway) int64 {
+	if !a.Watched() {
+		return 0
+	}
+	status, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+	if err != nil {
+		return 0 // what was asked for does not need it
+	}
+	return status.GetJournalSize()
+}
+
+func receiver(stream *connect.ServerStreamForClient[palyrav1.ExportJournalResponse]) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		if stream.Receive() {
+			return stream.Msg().GetData(), nil
+		}
+		if err := stream.Err(); err != nil {
+			return nil, err
+		}
+		return nil, io.EOF
+	}
+}
+
+// Read implements io.Reader.
+func (s *exportStream) Read(p []byte) (int, error) {
+	for len(s.rest) == 0 {
+		data, err := s.receive()
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				s.failed = err
+			}
+			return 0, err
+		}
+		s.count(data)
+		s.rest = data
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+// count counts lines: each behind the first is an event, and the last tells that
+// there are no more.
+func (s *exportStream) count(data []byte) {
+	lines := bytes.Count(data, []byte{'\n'})
+	if lines > 0 && !s.headed {
+		s.headed = true
+		lines--
+	}
+	s.counted.Add(int64(lines))
+}
+
+func (s *exportStream) close() { _ = s.stop() }

@@ -1,0 +1,29 @@
+package people_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"palyra/internal/cli/clitest"
+)
+
+// TestGoldenConsoles compares every listing and page in every format.
+func TestGoldenConsoles(t *testing.T) {
+	t.Parallel()
+	clitest.Golden(t, map[string][]string{
+		"console_link":     {"console", "--no-browser"},
+		"console_sessions": {"console", "sessions"},
+		"console_revoke":   {"console", "revoke", clitest.ConsoleSessionID},
+	})
+}
+
+func TestRevokeByTheBeginningOfTheID(t *testing.T) {
+	t.Parallel()
+	w := clitest.NewWorld(t)
+	w.Want(w.Run("console", "revoke", strings.ToLower(clitest.ConsoleSessionID[:8])), 0)
+	if !slices.Equal(w.Gateway.RevokedConsoles, []string{clitest.ConsoleSessionID}) {
+		t.Errorf("revoked %v", w.Gateway.RevokedConsoles)
+	}
+	w.Want(w.Run("console", "revoke", "01UNKN0WN00000000000000000"), 1)
+}

@@ -1,0 +1,434 @@
+package people
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+	"palyra/internal/core/reason"
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+)
+
+var memberListing = printer.Listing{
+	Kind:    "Member",
+	Columns: []string{"PRINCIPAL", "ROLES", "OWNER", "STATE"},
+	Wide:    []string{"CREATED", "REMOVED"},
+	Empty:   "there are no members",
+}
+
+// MembersCommand is `palyra members`.
+func MembersCommand(program *client.App) *cobra.Command {
+	a := &operateCommands{program}
+	return command.NewGroup("members", "The users and agents: list, add, change, disable and remove them",
+		a.membersList(), a.membersShow(), a.Waits(a.membersAdd()), a.Waits(a.membersRoles()), a.Waits(a.membersOwner()),
+		a.membersDisable(), a.Waits(a.membersEnable()), a.Waits(a.membersConfirm()), a.membersConsent(), a.Waits(a.membersRemove()))
+}
+
+func (a *operateCommands) membersList() *cobra.Command {
+	var all bool
+	c := &cobra.Command{Use: "list", Short: "List the users and agents that the gateway knows", Args: command.Args(0, 0),
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
+			reply, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{Removed: all})
+			if err != nil {
+				return err
+			}
+			return a.PrintList(memberListing, printer.Records(reply.GetMembers(), memberRecord))
+		})}
+	c.Flags().BoolVar(&all, "all", false, "also those that were removed")
+	return c
+}
+
+func memberRecord(m *palyrav1.Member) printer.Record {
+	return printer.Record{
+		Name: m.GetPrincipal(), Body: printer.ProtoObject(m),
+		Cells: []string{m.GetPrincipal(), strings.Join(m.GetRoles(), ","), m.GetOwner(), memberState(m)},
+		Wide:  []string{printer.Clock(m.GetCreatedAt()), printer.Clock(m.GetRemovedAt())},
+	}
+}
+
+func (a *operateCommands) membersShow() *cobra.Command {
+	return &cobra.Command{Use: "show NAME", Short: "Show a user or agent with its devices", Args: command.Args(1, 1),
+		Long:              "Show a user or agent with its devices. NAME is a user, or the agent where there is\nno such user; user:NAME and agent:NAME tell them apart.",
+		ValidArgsFunction: a.completeMembers(),
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			members, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{Removed: true})
+			if err != nil {
+				return err
+			}
+			m := meant(members.GetMembers(), given[0])
+			if m == nil {
+				return reason.Errorf(reason.NotFound, "there is no member %s", given[0]).WithRemedy("See `palyra members list --all`.")
+			}
+			devices, err := g.Identity.ListDevices(ctx, &palyrav1.ListDevicesRequest{})
+			if err != nil {
+				return err
+			}
+			return a.printMember(m, members.GetMembers(), devices.GetDevices())
+		})}
+}
+
+// meant is the member that a name means to the gateway, nil when there is none.
+func meant(members []*palyrav1.Member, name string) *palyrav1.Member {
+	for _, p := range []string{name, "user:" + name, "agent:" + name} {
+		for _, m := range members {
+			if m.GetPrincipal() == p {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+func (a *operateCommands) printMember(m *palyrav1.Member, members []*palyrav1.Member, devices []*palyrav1.Device) error {
+	var agents, has []string
+	for _, other := range members {
+		if other.GetOwner() == m.GetPrincipal() && other.GetRemovedAt() == nil {
+			agents = append(agents, other.GetPrincipal())
+		}
+	}
+	owned := []printer.Object{}
+	for _, d := range devices {
+		if d.GetPrincipal() == m.GetPrincipal() {
+			owned = append(owned, printer.ProtoObject(d))
+			has = append(has, deviceLine(d))
+		}
+	}
+	body := append(printer.ProtoObject(m), printer.Member{Name: "agents", Value: slices.Concat([]string{}, agents)}, printer.Member{Name: "devices", Value: owned})
+	return a.PrintOne("Member", printer.Record{Name: m.GetPrincipal(), Body: body}, func(p *printer.Page) {
+		a.memberFields(p, m)
+		if len(agents) > 0 {
+			p.List("agents", agents)
+		}
+		if len(has) > 0 {
+			p.List("devices", has)
+		}
+	})
+}
+
+func (a *operateCommands) memberFields(p *printer.Page, m *palyrav1.Member) {
+	p.Field("member", m.GetPrincipal())
+	p.Field("roles", strings.Join(m.GetRoles(), ", "))
+	if m.GetOwner() != "" {
+		p.Field("acts for", m.GetOwner())
+	}
+	p.Field("state", memberState(m))
+	if m.GetRemovedAt() != nil {
+		p.Field("removed", a.Moment(m.GetRemovedAt()))
+	}
+	p.Field("answers", answers(m))
+	if m.GetLoginSubject() != "" {
+		p.Field("logs in", m.GetLoginSubject()+" at "+m.GetLoginIssuer())
+	}
+	if hands := m.GetInHandsOf(); len(hands) > 0 {
+		p.Field("in hands of", strings.Join(hands, ", "))
+	}
+}
+
+func memberState(m *palyrav1.Member) string {
+	switch {
+	case m.GetRemovedAt() != nil:
+		return "removed"
+	case m.GetDisabled():
+		return "disabled"
+	case m.GetAwaitsConsent():
+		return "waits for the consent of " + m.GetOwner()
+	case m.GetNoDevice():
+		return "without a device"
+	}
+	return "active"
+}
+
+func answers(m *palyrav1.Member) string {
+	if m.GetDecides() {
+		return "approvals"
+	}
+	return "no approvals"
+}
+
+func deviceLine(d *palyrav1.Device) string {
+	text := d.GetDeviceId() + " " + d.GetName()
+	if d.GetRevokedAt() != nil {
+		return text + ", revoked " + printer.Clock(d.GetRevokedAt())
+	}
+	if d.GetLoginEndsAt() != nil {
+		return text + ", session ends " + printer.Clock(d.GetLoginEndsAt())
+	}
+	return text + ", certificate ends " + printer.Clock(d.GetCertificateExpiresAt())
+}
+
+func (a *operateCommands) membersAdd() *cobra.Command {
+	var roles []string
+	var owner, out string
+	var sure bool
+	c := &cobra.Command{Use: "add NAME", Short: "Add a user or an agent, and write its credential bundle", Args: command.Args(1, 1),
+		Long: "Add a user or an agent, and write its credential bundle: a directory with a key that\nwas made here and never leaves it. Give it to the person, or to the agent's machine, and\nkeep no copy. With --owner it is an agent that acts for that user,\nonce the user consents: `palyra members consent NAME`. A name that a removed\nmember had is not free again.\n\n" +
+			"If the change waits for a second person, the directory holds the key alone. The same\ncommand again, once the change is approved, completes the bundle.",
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.addMember(cmd.Context(), given[0], roles, owner, out, sure)
+		}}
+	c.Flags().StringSliceVar(&roles, "role", nil, "a role that it holds; repeatable")
+	c.Flags().StringVar(&owner, "owner", "", "the user for whom an agent acts")
+	c.Flags().StringVar(&out, "out", "", "directory of the bundle (default ./NAME.palyra)")
+	c.Flags().BoolVar(&sure, "yes", false, "do not ask when somebody loses the power to answer approvals")
+	_ = c.MarkFlagDirname("out")
+	return c
+}
+
+func (a *operateCommands) addMember(ctx context.Context, name string, roles []string, owner, out string, sure bool) error {
+	req := &palyrav1.AddMemberRequest{Name: name, Kind: "user", Roles: roles}
+	if owner != "" {
+		req.Kind, req.Owner = "agent", "user:"+strings.TrimPrefix(owner, "user:")
+		if len(roles) == 0 {
+			req.Roles = []string{"agent"}
+		}
+	}
+	if len(req.GetRoles()) == 0 {
+		return command.Usage("a member needs a role").WithRemedy("Add --role operator, or another of: owner, admin, operator, auditor, developer.")
+	}
+	if out == "" {
+		out = name + ".palyra"
+	}
+	if _, _, err := identity.ReadPending(out); err != nil {
+		return reason.Errorf(reason.AlreadyExists, "%s exists already", out).WithRemedy("Name another directory with --out, or remove this one.")
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	reply, err := a.bundleFor(ctx, g, req, out, sure)
+	if err != nil {
+		return err
+	}
+	return a.PrintOne("Member", printer.Record{Name: reply.GetMember().GetPrincipal(), Body: printer.ProtoObject(reply)}, func(p *printer.Page) {
+		a.memberFields(p, reply.GetMember())
+		p.Field("device", reply.GetDeviceId())
+		p.Field("bundle", out)
+		p.Field("use it with", "palyra --credentials "+out+" status")
+	})
+}
+
+// bundleFor makes a key in a directory, has the member added with it, and writes the
+// bundle. A directory that holds such a key already is completed. Nothing is left of a new
+// directory when the gateway refuses; the key stays as long as the member may be added with it.
+func (a *operateCommands) bundleFor(ctx context.Context, g *client.Gateway, req *palyrav1.AddMemberRequest, dir string, sure bool) (*palyrav1.AddMemberResponse, error) {
+	_, before := os.Lstat(dir)
+	key, err := identity.BundleKey(dir)
+	if err != nil {
+		return nil, err
+	}
+	request, err := identity.Request(key)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(request)
+	req.CertificateRequest = block.Bytes
+	var reply *palyrav1.AddMemberResponse
+	err = a.accepting(ctx, sure, func(accept bool) (err error) {
+		req.AcceptLoss = accept
+		reply, err = g.Access.AddMember(ctx, req)
+		return err
+	})
+	if err != nil {
+		if before != nil && refused(ctx, err) {
+			_ = os.RemoveAll(dir)
+		}
+		return nil, err
+	}
+	chain, err := ca.ParseChain([]byte(reply.GetCertificateChain()))
+	if err != nil {
+		return nil, reason.Errorf(reason.VerificationFailed, "the gateway's certificate for %s does not parse: %w", req.GetName(), err)
+	}
+	made := identity.Bundle{Root: g.Root, Chain: slices.Concat([]*x509.Certificate{}, chain), Key: key, Address: g.Address, ServerName: reply.GetServerName()}
+	return reply, identity.WriteBundle(dir, made)
+}
+
+// refused reports whether an error says that a change is not made: it neither waits nor is
+// its result unknown.
+func refused(ctx context.Context, err error) bool {
+	code := client.Explain(nil, err).Code
+	return ctx.Err() == nil && code != reason.ChangePending && code != reason.NotConnected && code != reason.ShuttingDown
+}
+
+func (a *operateCommands) membersRoles() *cobra.Command {
+	var add, remove []string
+	var sure bool
+	c := &cobra.Command{Use: "roles NAME", Short: "Give roles to a member, or take them", Args: command.Args(1, 1),
+		Long:              "Give roles to a member with --add, take them with --remove, in one step. Where one is\ntaken, the member's open streams and runs end; what it may still do it can begin again.\nOnly owners give and take owner and admin, and change who holds one of them.",
+		ValidArgsFunction: a.completeMembers(),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if len(add)+len(remove) == 0 {
+				return command.Usage("there is nothing to change").WithRemedy("Give a role with --add ROLE, or take one with --remove ROLE; `palyra members show %s` lists them.", given[0])
+			}
+			return a.updateMember(cmd.Context(), &palyrav1.UpdateMemberRequest{Member: given[0], AddRoles: add, RemoveRoles: remove}, sure)
+		}}
+	c.Flags().StringSliceVar(&add, "add", nil, "a role that it gets; repeatable")
+	c.Flags().StringSliceVar(&remove, "remove", nil, "a role that it loses; repeatable")
+	c.Flags().BoolVar(&sure, "yes", false, "do not ask when somebody loses the power to answer approvals")
+	return c
+}
+
+func (a *operateCommands) membersOwner() *cobra.Command {
+	return &cobra.Command{Use: "owner AGENT USER", Short: "Let an agent act for another user", Args: command.Args(2, 2),
+		Long:              "Let an agent act for another user from now on, once that user consents: `palyra members\nconsent AGENT`. Its open streams and runs end, and what was granted to it while it acted\nfor the other does not count for it. Its secrets, vault://agent:NAME/..., end.",
+		ValidArgsFunction: a.completeMembers(),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			owner := "user:" + strings.TrimPrefix(given[1], "user:")
+			return a.updateMember(cmd.Context(), &palyrav1.UpdateMemberRequest{Member: given[0], Owner: owner}, false)
+		}}
+}
+
+func (a *operateCommands) updateMember(ctx context.Context, req *palyrav1.UpdateMemberRequest, sure bool) error {
+	return a.changeMember(ctx, sure, func(g *client.Gateway, accept bool) (*palyrav1.Member, error) {
+		req.AcceptLoss = accept
+		reply, err := g.Access.UpdateMember(ctx, req)
+		return reply.GetMember(), err
+	})
+}
+
+func (a *operateCommands) membersDisable() *cobra.Command {
+	return a.standing("disable", "Keep a member from acting until it is enabled",
+		"Keep a member, and a user's agents, from acting until it is enabled: open streams and\nruns end, its certificates are refused, and votes that it cast do not count meanwhile,\nalso in grants.",
+		func(ctx context.Context, g *client.Gateway, name, why string, accept bool) (*palyrav1.Member, error) {
+			reply, err := g.Access.DisableMember(ctx, &palyrav1.DisableMemberRequest{Member: name, Reason: why, AcceptLoss: accept})
+			return reply.GetMember(), err
+		})
+}
+
+func (a *operateCommands) membersEnable() *cobra.Command {
+	return a.standing("enable", "Let a disabled member act again",
+		"Let a disabled member act again. Votes that it cast before, also in grants that still\nstand, count again.",
+		func(ctx context.Context, g *client.Gateway, name, why string, accept bool) (*palyrav1.Member, error) {
+			reply, err := g.Access.EnableMember(ctx, &palyrav1.EnableMemberRequest{Member: name, Reason: why, AcceptLoss: accept})
+			return reply.GetMember(), err
+		})
+}
+
+func (a *operateCommands) membersConfirm() *cobra.Command {
+	return &cobra.Command{Use: "confirm NAME", Short: "Say that a member is who it is said to be", Args: command.Args(1, 1),
+		Long: "Say that a member is who it is said to be. Whoever adds a member, changes its roles or\n" +
+			"gives it a device could act as it; where policy wants two people, they count as one until\n" +
+			"somebody else confirms the member. A word counts for those in whose hands you are not;\n" +
+			"`palyrad members confirm NAME` on the gateway's host while palyrad is stopped counts\n" +
+			"for everybody.",
+		ValidArgsFunction: a.completeMembers(),
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			reply, err := g.Access.ConfirmMember(ctx, &palyrav1.ConfirmMemberRequest{Member: given[0]})
+			if err != nil {
+				return err
+			}
+			m := reply.GetMember()
+			return a.PrintOne("Member", memberRecord(m), func(p *printer.Page) { p.Field("confirmed", m.GetPrincipal()) })
+		})}
+}
+
+func (a *operateCommands) membersConsent() *cobra.Command {
+	var withdraw bool
+	c := &cobra.Command{Use: "consent AGENT", Short: "Let an agent of yours act in your name", Args: command.Args(1, 1),
+		Long: "Let an agent of yours act in your name. One that somebody else added for you, or gave to\n" +
+			"you, waits until you say so, with a device of your own; `palyra status` names those that\n" +
+			"wait. With --withdraw it waits again, and its open streams and runs end.",
+		ValidArgsFunction: a.completeMembers(),
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			reply, err := g.Access.ConsentToAgent(ctx, &palyrav1.ConsentToAgentRequest{Agent: given[0], Withdraw: withdraw})
+			if err != nil {
+				return err
+			}
+			m := reply.GetMember()
+			return a.PrintOne("Member", memberRecord(m), func(p *printer.Page) { a.memberFields(p, m) })
+		})}
+	c.Flags().BoolVar(&withdraw, "withdraw", false, "take consent back")
+	return c
+}
+
+func (a *operateCommands) membersRemove() *cobra.Command {
+	c := a.standing("remove", "Remove a member for good; this cannot be undone",
+		"Remove a member for good: its devices are revoked, its votes count no more, also in\ngrants, and its name is not free again, since the journal names it. Give a user's agents\nanother owner before, or remove them. To keep a member out for a while, disable it.",
+		func(ctx context.Context, g *client.Gateway, name, why string, accept bool) (*palyrav1.Member, error) {
+			reply, err := g.Access.RemoveMember(ctx, &palyrav1.RemoveMemberRequest{Member: name, Reason: why, AcceptLoss: accept})
+			for _, id := range reply.GetRevoked() {
+				a.Say("revoked device %s", id)
+			}
+			return reply.GetMember(), err
+		})
+	change := c.RunE
+	c.RunE = func(cmd *cobra.Command, given []string) error {
+		sure, err := cmd.Flags().GetBool("yes")
+		if err != nil {
+			return err
+		}
+		if err := a.Confirm(cmd.Context(), sure, "Remove %s?", given[0]); err != nil {
+			return err
+		}
+		return change(cmd, given)
+	}
+	return c
+}
+
+// standing is a command that says whether a member may act.
+func (a *operateCommands) standing(verb, short, long string, ask func(ctx context.Context, g *client.Gateway, name, why string, accept bool) (*palyrav1.Member, error)) *cobra.Command {
+	var why string
+	var sure bool
+	c := &cobra.Command{Use: verb + " NAME", Short: short, Long: long, Args: command.Args(1, 1),
+		ValidArgsFunction: a.completeMembers(),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.changeMember(cmd.Context(), sure, func(g *client.Gateway, accept bool) (*palyrav1.Member, error) {
+				return ask(cmd.Context(), g, given[0], why, accept)
+			})
+		}}
+	c.Flags().StringVar(&why, "reason", "", "why, for the journal")
+	c.Flags().BoolVar(&sure, "yes", false, "do not ask")
+	return c
+}
+
+// changeMember makes a change and prints the member as it is after.
+func (a *operateCommands) changeMember(ctx context.Context, sure bool, change func(g *client.Gateway, accept bool) (*palyrav1.Member, error)) error {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	var m *palyrav1.Member
+	err = a.accepting(ctx, sure, func(accept bool) (err error) {
+		m, err = change(g, accept)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return a.PrintOne("Member", memberRecord(m), func(p *printer.Page) { a.memberFields(p, m) })
+}
+
+// accepting makes a change. Where somebody loses the power to answer approvals by
+// it, that is said first, and asked.
+func (a *operateCommands) accepting(ctx context.Context, sure bool, change func(accept bool) error) error {
+	err := change(false)
+	if err == nil || client.Explain(nil, err).Code != reason.LossNotAccepted {
+		return err
+	}
+	if !sure && !a.Interactive() {
+		return err
+	}
+	a.Say("warning: %s", client.Explain(nil, err).Message)
+	if err := a.Agree(ctx, sure, "Go on all the same?"); err != nil {
+		return err
+	}
+	return change(true)
+}
+
+func (a *operateCommands) completeMembers() cobra.CompletionFunc {
+	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Member, error) {
+		reply, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{})
+		return reply.GetMembers(), err
+	}, func(m *palyrav1.Member) (string, string) {
+		return m.GetPrincipal(), strings.Join(m.GetRoles(), ",")
+	})
+}

@@ -1,0 +1,230 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"palyra/internal/agent/files"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/core/tomledit"
+)
+
+// codexEvents are the events for which Codex asks or tells palyrad.
+var codexEvents = []struct {
+	name string
+	asks bool
+}{{"PreToolUse", true}, {"PostToolUse", false}, {"SessionEnd", false}}
+
+// planCodex plans the hook of Codex: the hook itself, and that Codex trusts it.
+func (s Site) planCodex(ctx context.Context, w Wanted, token string) (*Plan, error) {
+	if w.Transport == TransportHTTP {
+		return nil, reason.Errorf(reason.InvalidInput, "Codex has no http hook").WithRemedy("Leave --transport out.")
+	}
+	p := &Plan{Hook: Hook{Agent: w.Agent, Scope: w.Scope, Project: w.Project, Transport: TransportCommand}}
+	if err := p.holdToken(s, token); err != nil {
+		return nil, err
+	}
+	if w.Scope == files.Managed {
+		return p, s.planCodexManaged(p, w)
+	}
+	path, root := s.hookFile(w)
+	hooks, err := Begin(p.Hook.Owner(), path, root)
+	if err != nil {
+		return nil, err
+	}
+	for _, event := range codexEvents {
+		handler, err := s.codexHandler(w, event.asks)
+		if err != nil {
+			return nil, err
+		}
+		group := map[string]any{"hooks": []any{handler}}
+		if err := hooks.AddToList(group, mark(w, TransportCommand), "hooks", event.name); err != nil {
+			return nil, err
+		}
+	}
+	config, err := s.codexConfig(p.Hook.Owner())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.trust(ctx, hooks, config, w); err != nil {
+		return nil, err
+	}
+	if w.Scope == files.Project {
+		p.Notes = append(p.Notes, "Codex reads a project's hooks once it trusts the project")
+	}
+	p.Edits = append(p.Edits, hooks, config)
+	return p, nil
+}
+
+// codexHandler is the handler of an event, which may ask a person or only tells.
+func (s Site) codexHandler(w Wanted, asks bool) (map[string]any, error) {
+	limit := reportLimit
+	if asks {
+		limit = s.limit()
+	}
+	line, err := s.command(w, limit)
+	return map[string]any{"type": "command", "command": line, "timeout": limit}, err
+}
+
+// codexConfig is the person's configuration of Codex, in which trust stands.
+func (s Site) codexConfig(owner string) (*Edit, error) {
+	path := filepath.Join(s.CodexDir(), "config.toml")
+	config, err := Begin(owner, path, s.root(path, Wanted{Scope: files.User}))
+	if err != nil {
+		return nil, err
+	}
+	if off, err := tomlValue(config.After, []string{"features", "hooks"}); err != nil {
+		return nil, config.cannotEdit(err)
+	} else if off == "false" {
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s switches hooks off (features.hooks)", config.File.Path).
+			WithRemedy("Take the line out, and run this again.")
+	}
+	return config, nil
+}
+
+// trust adds to the configuration that Codex trusts the hooks which a file will hold, by
+// the hashes that Codex computes, and has Codex say that it does.
+func (s Site) trust(ctx context.Context, hooks, config *Edit, w Wanted) error {
+	lines := make(map[string]bool)
+	for _, event := range codexEvents {
+		handler, err := s.codexHandler(w, event.asks)
+		if err != nil {
+			return err
+		}
+		line, _ := handler["command"].(string)
+		lines[line] = true
+	}
+	program, err := s.codexProgram()
+	if err != nil {
+		return err
+	}
+	untrusted, err := s.listCodex(ctx, program, hooks, bareCodex(config.After))
+	if err != nil {
+		return err
+	}
+	ours := 0
+	copyOf := bareCodex(config.After)
+	for _, h := range untrusted {
+		if !lines[h.Command] {
+			continue
+		}
+		ours++
+		at := strings.TrimPrefix(h.Key, h.SourcePath)
+		if err := config.SetTOML(h.CurrentHash, "hooks", "state", hooks.File.Path+at, "trusted_hash"); err != nil {
+			return err
+		}
+		if copyOf, _, err = tomledit.Set(copyOf, []string{"hooks", "state", h.Key, "trusted_hash"}, h.CurrentHash); err != nil {
+			return err
+		}
+	}
+	trusted := 0
+	list, err := s.listCodex(ctx, program, hooks, copyOf)
+	if err != nil {
+		return err
+	}
+	for _, h := range list {
+		if lines[h.Command] && h.TrustStatus == "trusted" && h.Enabled {
+			trusted++
+		}
+	}
+	if ours != len(codexEvents) || trusted != ours {
+		return reason.Errorf(reason.VerificationFailed, "Codex lists %s of Palyra and would run %d; it should be %d", text.Plural(ours, "hook"), trusted, len(codexEvents)).
+			WithRemedy("This Codex is too old, or newer than what Palyra knows: update both. Nothing was installed.")
+	}
+	return nil
+}
+
+// codexProgram is the program of Codex.
+func (s Site) codexProgram() (string, error) {
+	if s.Codex != "" {
+		return s.Codex, nil
+	}
+	program, err := exec.LookPath(files.Codex.Program())
+	if err != nil {
+		return "", reason.Errorf(reason.NotFound, "codex is not in the PATH").
+			WithRemedy("Codex itself has to say that it trusts the hook: install it, and run this again.")
+	}
+	return filepath.Abs(program)
+}
+
+// copyHome stands for the directory of the copy, which is another one each time.
+const copyHome = "/copy/.codex"
+
+// listCodex asks Codex for the hooks that it would have with these files.
+func (s Site) listCodex(ctx context.Context, program string, hooks *Edit, config []byte) (list []listedHook, err error) {
+	home, err := copyCodex(config, hooks.After, copyHome)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(filepath.Dir(home))) }()
+	list, err = codexHooks(ctx, program, home, filepath.Dir(home), environ(s.Getenv))
+	for i := range list {
+		list[i].Key = strings.Replace(list[i].Key, home, copyHome, 1)
+		list[i].SourcePath = strings.Replace(list[i].SourcePath, home, copyHome, 1)
+	}
+	return list, err
+}
+
+// bareCodex is a configuration of Codex with what decides about hooks alone: servers and
+// providers have credentials, and nothing is to be started.
+func bareCodex(text []byte) []byte {
+	var doc map[string]any
+	if tomledit.Decode(text, &doc) != nil {
+		return nil
+	}
+	var out []byte
+	hooks, _ := doc["hooks"].(map[string]any)
+	state, _ := hooks["state"].(map[string]any)
+	for key, v := range state {
+		one, _ := v.(map[string]any)
+		if hash, ok := one["trusted_hash"].(string); ok {
+			if edited, _, err := tomledit.Set(out, []string{"hooks", "state", key, "trusted_hash"}, hash); err == nil {
+				out = edited
+			}
+		}
+		if enabled, ok := one["enabled"].(bool); ok {
+			if edited, _, err := tomledit.Set(out, []string{"hooks", "state", key, "enabled"}, enabled); err == nil {
+				out = edited
+			}
+		}
+	}
+	return bytes.Clone(out)
+}
+
+// planCodexManaged plans the hook in the requirements of Codex, which every person's
+// Codex on this machine keeps to.
+func (s Site) planCodexManaged(p *Plan, w Wanted) error {
+	path := s.codexRequirements()
+	e, err := Begin(p.Hook.Owner(), path, filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	e.Mode = 0o644 // every person's Codex reads it
+	for _, event := range codexEvents {
+		handler, err := s.codexHandler(w, event.asks)
+		if err != nil {
+			return err
+		}
+		if err := e.AppendTOML("palyra-hook", []string{"hooks", event.name}, tomledit.Pair{Key: "hooks", Value: []any{handler}}); err != nil {
+			return err
+		}
+	}
+	p.Edits = append(p.Edits, e)
+	return nil
+}
+
+// codexRequirements is the file of what every person's Codex on this machine keeps to.
+func (s Site) codexRequirements() string {
+	for _, f := range s.Files(files.Codex, "") {
+		if f.Scope == files.Managed {
+			return f.Path
+		}
+	}
+	return ""
+}

@@ -1,0 +1,392 @@
+package install
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"palyra/internal/agent/edit"
+	"palyra/internal/agent/edit/jsonc"
+	"palyra/internal/agent/files"
+	"palyra/internal/agent/watch"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tomledit"
+)
+
+// Edit is a change of a file that is planned.
+type Edit struct {
+	Owner string
+	// File is the file as it is.
+	File *edit.File
+	// Root is where it belongs.
+	Root string
+	// After is what it will hold.
+	After []byte
+	// Mode is what its permissions will be, 0 as they are.
+	Mode fs.FileMode
+	// Whole is that the file is Palyra's alone.
+	Whole   bool
+	Entries []Entry
+	// secret is that what it holds is shown to nobody.
+	secret bool
+}
+
+// Changes reports whether there is anything to do.
+func (e *Edit) Changes() bool {
+	return !e.File.Exists() || !bytes.Equal(e.File.Text, e.After) || e.Mode != 0 && e.Mode != e.File.Mode()
+}
+
+// Begin plans a change of a file that belongs below root.
+func Begin(owner, path, root string) (*Edit, error) {
+	f, err := edit.Read(path, root)
+	if err != nil {
+		return nil, err
+	}
+	return &Edit{Owner: owner, File: f, Root: root, After: bytes.Clone(f.Text)}, nil
+}
+
+// cannotEdit names the file, and the place in it, where an edit went wrong.
+func (e *Edit) cannotEdit(err error) error {
+	return reason.Errorf(reason.ConfigInvalid, "%s:%w", e.File.Path, err).
+		WithRemedy("Mend the file, or make the change by hand; nothing was written.")
+}
+
+// blank is a document of JSON with nothing in it.
+var blank = []byte("{}\n")
+
+// AddToList adds a value to a list in a JSON file, unless it is there already.
+func (e *Edit) AddToList(value any, mark string, keys ...string) error {
+	sum, err := canonical.DigestOf(value)
+	if err != nil {
+		return err
+	}
+	entry := Entry{Format: files.JSON, Keys: keys, List: true, Digest: sum, Mark: mark, Made: len(keys)}
+	text := e.After
+	if len(bytes.TrimSpace(text)) == 0 {
+		text = blank
+	}
+	// One of before, with another address or limit, gives way to this one.
+	if text, err = takeOut(text, entry); err != nil {
+		return e.cannotEdit(err)
+	}
+	edited, made, err := jsonc.Insert(text, jsonc.Keys(keys...).With(jsonc.End()), value)
+	if err != nil {
+		return e.cannotEdit(err)
+	}
+	entry.Made = min(len(made)-1, len(keys))
+	e.After, e.Entries = edited, append(e.Entries, entry)
+	return nil
+}
+
+// SetTOML sets a key of a TOML file.
+func (e *Edit) SetTOML(value any, keys ...string) error {
+	sum, err := canonical.DigestOf(value)
+	if err != nil {
+		return err
+	}
+	old, err := tomlValue(e.After, keys)
+	if err != nil {
+		return e.cannotEdit(err)
+	}
+	edited, made, err := tomledit.Set(e.After, keys, value)
+	if err != nil {
+		return e.cannotEdit(err)
+	}
+	entry := Entry{Format: files.TOML, Keys: keys, Digest: sum, Made: len(keys) - 1, Old: old}
+	if made != nil {
+		entry.Made = len(made) - 1
+	}
+	e.After, e.Entries = edited, append(e.Entries, entry)
+	return nil
+}
+
+// tomlValue is what a key has, as JSON; "" for nothing.
+func tomlValue(text []byte, keys []string) (string, error) {
+	raw, err := watch.Lookup(files.TOML, text, keys)
+	return string(raw), err
+}
+
+// AppendTOML adds a table to a list of tables.
+func (e *Edit) AppendTOML(mark string, keys []string, pairs ...tomledit.Pair) error {
+	value := map[string]any{}
+	for _, p := range pairs {
+		value[p.Key] = p.Value
+	}
+	sum, err := canonical.DigestOf(value)
+	if err != nil {
+		return err
+	}
+	entry := Entry{Format: files.TOML, Keys: keys, List: true, Digest: sum, Mark: mark}
+	text, err := takeOut(e.After, entry)
+	if err != nil {
+		return e.cannotEdit(err)
+	}
+	if text, err = tomledit.AppendTable(text, keys, pairs...); err != nil {
+		return e.cannotEdit(err)
+	}
+	e.After, e.Entries = text, append(e.Entries, entry)
+	return nil
+}
+
+// Apply makes a planned change: it is written down, then made.
+func (b *Book) Apply(e *Edit) error {
+	if !e.Changes() {
+		return nil
+	}
+	if err := b.MakeDirs(filepath.Dir(e.File.Path)); err != nil {
+		return err
+	}
+	b.note(e)
+	if err := b.Step("noted "+e.File.Path, b.Save); err != nil {
+		return err
+	}
+	return b.Step("wrote "+e.File.Path, func() error { return e.File.Write(e.After, e.Mode) })
+}
+
+// note writes down what is about to be done to a file.
+func (b *Book) note(e *Edit) {
+	now, is := "", canonical.Digest(e.After)
+	if e.File.Exists() {
+		now = canonical.Digest(e.File.Text)
+	}
+	i := slices.IndexFunc(b.Files, func(c Change) bool { return c.Path == e.File.Path })
+	if i < 0 {
+		c := Change{Path: e.File.Path, Root: e.Root, Owner: e.Owner, Whole: e.Whole, Existed: e.File.Exists(), Before: e.File.Text, Mode: e.File.Mode(), Was: now, Is: is, Entries: e.Entries}
+		b.Files = append(b.Files, c)
+		return
+	}
+	c := &b.Files[i]
+	switch now {
+	case c.Is:
+	case c.Was: // noted, and not done
+		c.Entries = nil
+	default:
+		c.Edited = true
+	}
+	c.Is = is
+	for _, entry := range e.Entries {
+		j := slices.IndexFunc(c.Entries, func(o Entry) bool {
+			return slices.Equal(o.Keys, entry.Keys) && o.List == entry.List && (!o.List || o.Digest == entry.Digest || o.Mark != "" && o.Mark == entry.Mark)
+		})
+		switch {
+		case j < 0:
+			c.Entries = append(c.Entries, entry)
+		default: // what it made and replaced, the first one says
+			c.Entries[j].Digest = entry.Digest
+		}
+	}
+}
+
+// Undo takes back what was done for an owner.
+func (b *Book) Undo(owner string) (done []Undone, err error) {
+	for _, c := range slices.Backward(slices.Clone(b.Files)) {
+		if c.Owner != owner {
+			continue
+		}
+		u := Undone{Path: c.Path}
+		step := func() (err error) {
+			u.How, err = c.undo()
+			return err
+		}
+		if err := b.Step("undid "+c.Path, step); err != nil {
+			return done, err
+		}
+		b.Files = slices.DeleteFunc(b.Files, func(o Change) bool { return o.Path == c.Path })
+		if err := b.Step("forgot "+c.Path, b.Save); err != nil {
+			return done, err
+		}
+		done = append(done, u)
+	}
+	return done, nil
+}
+
+// Undone is a file and how it is now.
+type Undone struct {
+	Path string
+	How  How
+}
+
+// How is how a file was put back.
+type How string
+
+// The ways.
+const (
+	// Restored is byte for byte as before, Removed that there was none, Cleaned that it
+	// was changed since and is without Palyra's entries, and Untouched that nothing of
+	// them stood in it.
+	Restored  How = "as before"
+	Removed   How = "removed"
+	Cleaned   How = "was changed since, and is without Palyra's entries"
+	Untouched How = "had nothing of Palyra"
+)
+
+// undo puts a file back.
+func (c Change) undo() (How, error) {
+	if err := edit.Sweep(c.Path); err != nil {
+		return "", err
+	}
+	f, err := edit.Read(c.Path, c.Root)
+	if err != nil {
+		return "", err
+	}
+	switch now := canonical.Digest(f.Text); {
+	case !f.Exists() || !c.Existed && f.Exists() && len(f.Text) == 0:
+		return Removed, f.Remove()
+	case c.Existed && now == c.Was && !c.Edited:
+		return Restored, c.mode(f, c.Before)
+	case !c.Existed && (c.Whole || now == c.Is && !c.Edited):
+		return Removed, f.Remove()
+	case now == c.Is && !c.Edited:
+		return Restored, f.Write(c.Before, c.Mode)
+	}
+	text := f.Text
+	for _, entry := range slices.Backward(c.Entries) {
+		if text, err = takeOut(text, entry); err != nil {
+			return "", fmt.Errorf("taking Palyra's entries out of %s: %w", c.Path, err)
+		}
+	}
+	switch {
+	case !c.Existed && isBlank(text):
+		return Removed, f.Remove()
+	case bytes.Equal(text, f.Text):
+		return Untouched, c.mode(f, text)
+	}
+	return Cleaned, f.Write(text, c.Mode)
+}
+
+// mode gives a file whose text is right the mode of before.
+func (c Change) mode(f *edit.File, text []byte) error {
+	if !c.Existed || f.Mode() == c.Mode {
+		return nil
+	}
+	return f.Write(text, c.Mode)
+}
+
+// isBlank reports whether nothing is left in a file.
+func isBlank(text []byte) bool {
+	text = bytes.TrimSpace(text)
+	return len(text) == 0 || bytes.Equal(text, bytes.TrimSpace(blank))
+}
+
+// takeOut takes an entry out of a text, and what was made for it and is empty.
+func takeOut(text []byte, e Entry) ([]byte, error) {
+	if e.Format == files.TOML {
+		return takeOutTOML(text, e)
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return text, nil
+	}
+	raw, err := jsonc.Raw(text, jsonc.Keys(e.Keys...))
+	if err != nil || raw == nil {
+		return text, err
+	}
+	var list []json.RawMessage
+	if err := jsonc.Decode(raw, &list); err != nil {
+		return text, nil // no list any more: nothing of ours
+	}
+	for i, one := range slices.Backward(list) {
+		if !e.is(one) {
+			continue
+		}
+		if text, err = jsonc.Remove(text, jsonc.Keys(e.Keys...).With(jsonc.Index(i))); err != nil {
+			return nil, err
+		}
+	}
+	for n := len(e.Keys); n > e.Made; n-- {
+		raw, err := jsonc.Raw(text, jsonc.Keys(e.Keys[:n]...))
+		var left any
+		if err != nil || raw == nil || jsonc.Decode(raw, &left) != nil || !isEmpty(left) {
+			break
+		}
+		if text, err = jsonc.Remove(text, jsonc.Keys(e.Keys[:n]...)); err != nil {
+			return nil, err
+		}
+	}
+	return text, nil
+}
+
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// is reports whether a value is the entry, perhaps changed by somebody.
+func (e Entry) is(value []byte) bool {
+	if e.Mark != "" && bytes.Contains(value, []byte(e.Mark)) {
+		return true
+	}
+	text, err := canonical.JSON(value)
+	return err == nil && canonical.Digest(text) == e.Digest
+}
+
+func takeOutTOML(text []byte, e Entry) ([]byte, error) {
+	now, err := tomlValue(text, e.Keys)
+	if err != nil || now == "" {
+		return text, err
+	}
+	if e.List {
+		var list []json.RawMessage
+		if json.Unmarshal([]byte(now), &list) != nil {
+			return text, nil
+		}
+		for i, one := range slices.Backward(list) {
+			if e.is(one) {
+				return tomledit.RemoveTable(text, e.Keys, i)
+			}
+		}
+		return text, nil
+	}
+	if sum, err := canonical.JSON([]byte(now)); err != nil || canonical.Digest(sum) != e.Digest {
+		return text, err // somebody else's by now
+	}
+	if e.Old != "" {
+		var old any
+		if err := json.Unmarshal([]byte(e.Old), &old); err != nil {
+			return nil, err
+		}
+		edited, _, err := tomledit.Set(text, e.Keys, old)
+		return edited, err
+	}
+	edited, err := tomledit.Remove(text, e.Keys)
+	for n := len(e.Keys) - 1; err == nil && n > e.Made; n-- {
+		left, _ := tomlValue(edited, e.Keys[:n])
+		if left != "{}" {
+			break
+		}
+		less, err := tomledit.Remove(edited, e.Keys[:n])
+		if err != nil {
+			break // an empty table that stands in another's line stays
+		}
+		edited = less
+	}
+	return edited, err
+}
+
+// SetTOMLIfMissing sets a key of a TOML file that has none.
+func (e *Edit) SetTOMLIfMissing(value any, keys ...string) error {
+	there, err := watch.Lookup(files.TOML, e.After, keys)
+	if err != nil {
+		return e.cannotEdit(err)
+	}
+	if there != nil {
+		return nil
+	}
+	return e.SetTOML(value, keys...)
+}
+
+// MakeDirs makes a directory with its parents, each noted before it is made.
+func (b *Book) MakeDirs(dir string) error {
+	return edit.MakeDirs(dir, 0o700, func(dir string) error {
+		b.addDir(dir)
+		return b.Step("noted "+dir, b.Save)
+	})
+}

@@ -1,0 +1,54 @@
+package things_test
+
+import (
+	"strings"
+	"testing"
+
+	"palyra/internal/cli/clitest"
+)
+
+// TestGoldenNotices compares every listing and page in every format.
+func TestGoldenNotices(t *testing.T) {
+	t.Parallel()
+	clitest.Golden(t, map[string][]string{
+		"notify_list": {"notify", "list"}, "notify_deliveries": {"notify", "deliveries"}, "notify_test": {"notify", "test", "ops"},
+		"notify_slack_list": {"notify", "slack", "list"}, "notify_slack_map": {"notify", "slack", "map", "T012AB3CD/U012AB3CD", "user:ada"},
+		"notify_slack_consent": {"notify", "slack", "consent", "T012AB3CD/U012AB3CD"},
+		"notify_slack_unmap":   {"notify", "slack", "unmap", "T012AB3CD/U012AB3CD"},
+	})
+}
+
+func TestNotices(t *testing.T) {
+	t.Parallel()
+	w := clitest.NewWorld(t)
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"a test that fails says of what", []string{"test", "team"}, 6, "channel_not_found"},
+		{"a target that is none", []string{"test", "x"}, 1, "no notification target"},
+		{"names of Slack are no ids", []string{"slack", "map", "team/ada", "user:ada"}, 2, "by their ids"},
+	} {
+		r := w.Run(append([]string{"notify"}, test.args...)...)
+		if r.Code != test.code || !strings.Contains(r.Out+r.Err, test.want) {
+			t.Errorf("%s: exit %d, want %d with %q:\n%s%s", test.name, r.Code, test.code, test.want, r.Out, r.Err)
+		}
+	}
+	w.Want(w.Run("notify", "slack", "consent", "T012AB3CD/U012AB3CD", "--withdraw"), 0)
+	if got := w.Gateway.ChatConsents; len(got) != 1 || !got[0].GetWithdraw() || got[0].GetTeam() != "T012AB3CD" {
+		t.Errorf("consents: %v", got)
+	}
+	if len(w.Gateway.MappedUsers) != 0 {
+		t.Errorf("mapped: %v", w.Gateway.MappedUsers)
+	}
+	for _, member := range []string{"ada", "user:ada"} {
+		w.Want(w.Run("notify", "slack", "map", "T012AB3CD/U012AB3CD", member), 0)
+	}
+	for _, got := range w.Gateway.MappedUsers {
+		if got.GetMember() != "user:ada" {
+			t.Errorf("mapped to %s", got.GetMember())
+		}
+	}
+}

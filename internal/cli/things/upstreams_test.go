@@ -1,0 +1,56 @@
+package things_test
+
+import (
+	"strings"
+	"testing"
+
+	"palyra/internal/cli/clitest"
+)
+
+// TestGoldenUpstreams compares every listing and page in every format.
+func TestGoldenUpstreams(t *testing.T) {
+	t.Parallel()
+	clitest.Golden(t, map[string][]string{
+		"mcp_list":    {"mcp", "list"},
+		"mcp_show":    {"mcp", "show", clitest.UpstreamName},
+		"mcp_add":     {"mcp", "add", "search", "--url", "https://mcp.example.org/mcp", "--header", "Authorization: Bearer vault://global/search", "--trust"},
+		"mcp_refresh": {"mcp", "refresh", clitest.UpstreamName},
+		"mcp_approve": {"mcp", "approve", clitest.UpstreamName, "--yes"},
+	})
+}
+
+func TestUpstreams(t *testing.T) {
+	t.Parallel()
+	w := clitest.NewWorld(t)
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"a program", []string{"mcp", "add", "files", "--workspace", "demo", "--write", "--env", "A=b", "--", "mcp-files", "--root", "/workspace"}, 0, "files"},
+		{"a secret as it is", []string{"mcp", "add", clitest.UpstreamName, "--inject", "vault://global/signing", "--", "mcp-signer"}, 0, "starting github"},
+		{"a header without a secret", []string{"mcp", "add", "x", "--url", "https://x.example", "--header", "Authorization: Bearer abc"}, 2, "vault://"},
+		{"an approval that nobody looks at", []string{"mcp", "approve", clitest.UpstreamName, "--yes"}, 0, "github"},
+		{"no such server", []string{"mcp", "show", "other"}, 1, "there is no upstream server"},
+		{"removed", []string{"mcp", "remove", clitest.UpstreamName, "--yes"}, 0, "is removed"},
+		{"removed unasked", []string{"mcp", "remove", clitest.UpstreamName}, 2, "--yes"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := w.Run(test.args...)
+			if w.Want(r, test.code); !strings.Contains(r.Out+r.Err, test.want) {
+				t.Errorf("%s%s lacks %q", r.Out, r.Err, test.want)
+			}
+		})
+	}
+	added := w.Gateway.AddedUpstreams[0]
+	if c := added.GetCommand(); len(c) != 3 || c[0] != "mcp-files" || c[1] != "--root" || !added.GetWrite() || added.GetEnv()[0] != "A=b" {
+		t.Errorf("added %v", added)
+	}
+	if got := w.Gateway.AddedUpstreams[1].GetInject(); len(got) != 1 || got[0] != "vault://global/signing" {
+		t.Errorf("injected %q", got)
+	}
+	if got := w.Gateway.ApprovedUpstreams[0].GetPendingDigest(); got != "sha256:bb" {
+		t.Errorf("approved %s", got)
+	}
+}

@@ -1,0 +1,193 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"palyra/internal/core/lazyregexp"
+	"palyra/internal/core/reason"
+)
+
+// Role is a name that policies refer to. The built-in roles have permissions
+// through the default access policies. A role that an operator adds, such as
+// "security", has none by itself; it is for rules such as "two votes of security".
+type Role string
+
+// The built-in roles.
+const (
+	RoleOwner     Role = "owner"
+	RoleAdmin     Role = "admin"
+	RoleOperator  Role = "operator"
+	RoleAuditor   Role = "auditor"
+	RoleDeveloper Role = "developer"
+	RoleAgent     Role = "agent"
+)
+
+// BuiltinRoles are the roles that always exist, in descending power.
+var BuiltinRoles = []Role{RoleOwner, RoleAdmin, RoleOperator, RoleAuditor, RoleDeveloper, RoleAgent}
+
+var roleForm = lazyregexp.New(`^[a-z][a-z0-9_]{0,31}$`)
+
+// ParseRole checks the form of a role name: 1 to 32 of [a-z0-9_], beginning
+// with a letter, so that it can be an attribute name in Cedar.
+func ParseRole(s string) (Role, error) {
+	if !roleForm.MatchString(s) {
+		return "", fmt.Errorf("role %q: a role is 1 to 32 of a-z, 0-9 and '_' and begins with a letter", s)
+	}
+	return Role(s), nil
+}
+
+// For reports whether members of a kind can hold the role: an agent runs tools and
+// decides nothing, and what acts for somebody is no user.
+func (r Role) For(k Kind) bool {
+	switch k {
+	case KindUser:
+		return r != RoleAgent
+	case KindAgent:
+		return r == RoleAgent || !slices.Contains(BuiltinRoles, r)
+	default:
+		return false
+	}
+}
+
+// Surface is where a vote or a call came from.
+type Surface string
+
+// The surfaces.
+const (
+	SurfaceConsole  Surface = "console"
+	SurfaceCLI      Surface = "cli"
+	SurfaceTUI      Surface = "tui"
+	SurfaceGRPC     Surface = "grpc"
+	SurfaceStream   Surface = "stream"
+	SurfaceInClient Surface = "in_client"
+	SurfaceWebhook  Surface = "webhook"
+	SurfaceSlack    Surface = "slack"
+	// SurfaceMCP is where calls of MCP clients come from; nobody votes there.
+	SurfaceMCP Surface = "mcp"
+)
+
+// Transport is how a caller reached the gateway.
+type Transport string
+
+// TransportSocket is the Unix socket on the gateway's host. What comes over it is
+// neither paired nor present: the system said whose process it was, and no key did.
+const TransportSocket Transport = "socket"
+
+// SurfaceHeader is where a client may say what it is: "cli". Nothing proves it,
+// and nothing that policy reads follows from it.
+const SurfaceHeader = "Palyra-Surface"
+
+// Permission is a Cedar action of the API's access rules, such as
+// "approval.decide".
+type Permission string
+
+// Member is a principal that the gateway knows: a user, or an agent that acts
+// for one.
+type Member struct {
+	Principal Principal `json:"principal"`
+	// Owner is the user an agent acts on behalf of; zero for a user.
+	Owner    Principal `json:"owner"`
+	Roles    []Role    `json:"roles"`
+	Disabled bool      `json:"disabled"`
+	// NoDevice is true for a member all of whose devices were revoked. The Registry
+	// sets it from what it was told of devices, whatever a caller of Put says.
+	NoDevice bool `json:"no_device,omitempty"`
+	// AwaitsConsent is true for an agent whose owner has not agreed yet that it acts
+	// in their name.
+	AwaitsConsent bool `json:"awaits_consent,omitempty"`
+	// CreatedAt is in UTC.
+	CreatedAt time.Time `json:"created_at"`
+	// RemovedAt is zero unless the member was removed, in UTC. It stays known, since
+	// the journal, votes and grants name it; it is disabled, and never comes back.
+	RemovedAt time.Time `json:"removed_at,omitzero"`
+}
+
+// Removed reports whether m was removed for good.
+func (m Member) Removed() bool { return !m.RemovedAt.IsZero() }
+
+// Waiting is why a member that awaits consent may not act; its reason is
+// Unauthenticated.
+func (m Member) Waiting() *reason.Error {
+	return reason.Errorf(reason.Unauthenticated, "%s waits for the consent of %s", m.Principal, m.Owner).
+		WithRemedy("%s agrees that it acts in their name: `palyra members consent %s`.", m.Owner, m.Principal)
+}
+
+// Holds reports whether m has the role and is not disabled.
+func (m Member) Holds(r Role) bool { return !m.Disabled && slices.Contains(m.Roles, r) }
+
+// CanVote reports whether m could cast a vote if policy let it: a user that is not
+// disabled and has a device.
+func (m Member) CanVote() bool {
+	return m.Principal.Kind == KindUser && !m.Disabled && !m.NoDevice
+}
+
+// Decides reports whether m is one of those who answer approvals: it can vote and
+// holds a role that does. Who decides alone answers for their own calls, too; from
+// the second on, somebody else has to. Policies of an operator may let others
+// decide besides (package policy); nothing else says who decides.
+func (m Member) Decides() bool {
+	return m.CanVote() && slices.ContainsFunc(m.Roles, Role.Decides)
+}
+
+// Decides reports whether the default policies let the role answer approvals.
+func (r Role) Decides() bool { return r == RoleOwner || r == RoleAdmin || r == RoleOperator }
+
+// Caller is an authenticated principal together with how it came in. It is
+// made from a credential, never from a header or a message field.
+type Caller struct {
+	Principal Principal `json:"principal"`
+	// OnBehalfOf is the user that answers for the call: the principal itself
+	// when it is a user, the owner when it is an agent.
+	OnBehalfOf Principal `json:"on_behalf_of"`
+	Roles      []Role    `json:"roles"`
+	// DeviceID is the ULID of the device whose certificate was shown, or that of the
+	// token.
+	DeviceID string  `json:"device_id"`
+	Surface  Surface `json:"surface"`
+	// Paired is true for a device that holds its own key and certificate.
+	Paired bool `json:"paired"`
+	// Present is true when the person proved to be there: of votes alone, by the proof
+	// that each carries (docs/identity.md). No credential makes it true.
+	Present bool `json:"present"`
+	// Transport is TransportSocket for a caller on the local operator's socket; "" for
+	// one that came over TLS.
+	Transport Transport `json:"transport,omitempty"`
+	// Address is the peer's network address, for rate limits and logs.
+	Address string `json:"-"`
+	// Token bounds what a caller with an API token may do; nil for one with a
+	// certificate.
+	Token *TokenBounds `json:"-"`
+}
+
+// Caller is the caller that a credential of the member stands for, whose device or
+// token has the id.
+func (m Member) Caller(deviceID string) Caller {
+	c := Caller{Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, DeviceID: deviceID}
+	if m.Principal.Kind == KindAgent {
+		c.OnBehalfOf = m.Owner
+	}
+	return c
+}
+
+// Reduced says why what c began does not go on, where now is the caller that its
+// credential stands for at present: that is somebody else, acts for another user, or
+// lost a role. Its reason is Unauthenticated.
+func (c Caller) Reduced(now Caller) error {
+	same := now.Principal == c.Principal && now.OnBehalfOf == c.OnBehalfOf
+	if same && !slices.ContainsFunc(c.Roles, func(r Role) bool { return !slices.Contains(now.Roles, r) }) {
+		return nil
+	}
+	return reason.Errorf(reason.Unauthenticated, "what %s may do was changed", c.Principal).WithRemedy("Connect again.")
+}
+
+// TokenBounds are what a token may be used for: nothing beyond its scopes, and
+// nothing that its creator may not do now.
+type TokenBounds struct {
+	Scopes    []Permission
+	Creator   Principal
+	ExpiresAt time.Time
+	// Issuer is who made the token, "" for the gateway itself.
+	Issuer string
+}

@@ -1,0 +1,181 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+
+	"palyra/internal/core/lazyregexp"
+)
+
+// Secret is a value that tools use without seeing it.
+type Secret struct {
+	Name string `toml:"name"`
+	// File holds the value and nothing else, is no link, and belongs to palyrad's
+	// user alone (mode 0600).
+	File string `toml:"file" path:"true"`
+	// Hosts are host rules with a port, the only ones that get the value.
+	Hosts []string `toml:"hosts"`
+	// Header is the one header in which it travels.
+	Header string `toml:"header"`
+	// Env is the variable in which programs find the placeholder; "" keeps it
+	// from them.
+	Env string `toml:"env"`
+}
+
+// The length of values in bytes.
+const (
+	minSecret = 8
+	maxSecret = 4096
+)
+
+// Value reads the value from the file. Callers read it at each use, so that a new
+// value takes effect at once. The error says what is wrong and what to do, and never
+// what the file holds.
+func (s Secret) Value() ([]byte, error) {
+	file := privateFile{path: s.File, kind: "secret", holds: "value", most: maxSecret + len("\r\n"), look: os.Lstat}
+	text, err := file.read()
+	if err != nil {
+		return nil, err
+	}
+	value := bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
+	if problem := UnfitForHeader(value); problem != "" {
+		clear(text)
+		return nil, file.problem(problem, file.alone())
+	}
+	return value, nil
+}
+
+// UnfitForHeader says why a value cannot travel in a header, or cannot be recognised
+// in what comes back; "" when it can.
+func UnfitForHeader(value []byte) string {
+	switch {
+	case len(value) < minSecret:
+		return fmt.Sprintf("holds fewer than %d bytes, too few to be recognised in answers", minSecret)
+	case len(value) > maxSecret:
+		return fmt.Sprintf("has more than %d bytes", maxSecret)
+	case bytes.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
+		return "holds more than one line, or characters that a header cannot hold"
+	case value[0] == ' ' || value[len(value)-1] == ' ':
+		return "begins or ends with a space"
+	case bytes.Contains(value, []byte("palyra-sec-")):
+		return "holds the placeholder of a secret, as programs see it"
+	}
+	return ""
+}
+
+// CheckPlaces says what is wrong with where a secret may go: its hosts, its header
+// and its variable, each where it is set. The keys of the findings are those of the
+// configuration file.
+func CheckPlaces(s Secret) Findings {
+	k := &checker{}
+	if s.Env != "" && !envForm.MatchString(s.Env) {
+		k.find("env", "is "+quote(s.Env), wantEnv)
+	}
+	if s.Header != "" {
+		k.secretHeader("header", s.Header)
+	}
+	if len(s.Hosts) > 0 {
+		k.secretHosts("hosts", s.Hosts)
+	}
+	return k.findings
+}
+
+// wantEnv is what to do about a variable that cannot be one.
+const wantEnv = "use the name of a variable such as GITHUB_TOKEN"
+
+// fillSecrets sets what the tables of the secrets do not say.
+func fillSecrets(c *Config, origins Origins) {
+	for i := range c.Secrets {
+		if _, given := origins[fmt.Sprintf("secrets[%d].header", i)]; !given {
+			c.Secrets[i].Header = "Authorization"
+		}
+	}
+}
+
+var (
+	secretForm = lazyregexp.New(`^[a-z0-9-]{1,32}$`)
+	envForm    = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	headerForm = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$") // RFC 9110 section 5.6.2
+)
+
+func (k *checker) secrets(c *Config) {
+	names, variables := make(map[string]bool), make(map[string]bool)
+	for i, s := range c.Secrets {
+		each := fmt.Sprintf("secrets[%d]", i)
+		if !secretForm.MatchString(s.Name) {
+			k.find(each+".name", "is "+quote(s.Name), "use 1 to 32 of a-z, 0-9 and '-'")
+		} else if names[s.Name] {
+			k.find(each+".name", "is "+quote(s.Name)+" for the second time", "give each secret a name of its own")
+		}
+		names[s.Name] = true
+		if s.Env != "" && !envForm.MatchString(s.Env) {
+			k.find(each+".env", "is "+quote(s.Env), wantEnv)
+		} else if s.Env != "" && variables[s.Env] {
+			k.find(each+".env", "is "+quote(s.Env)+" for the second time", "give each secret a variable of its own")
+		}
+		variables[s.Env] = true
+		if s.File == "" {
+			k.find(each+".file", "is missing", "name a file of mode 0600 that holds the value")
+		} else {
+			k.absolute(each+".file", s.File)
+		}
+		k.secretHeader(each+".header", s.Header)
+		k.secretHosts(each+".hosts", s.Hosts)
+	}
+}
+
+// guided are headers in which a secret cannot be sent: those that say where a
+// request goes, how long it is or how it is transferred (RFC 9110 section 7.6.1),
+// and those whose value has a format of its own, such as Cookie.
+var guided = []string{
+	"accept-encoding", "alt-used", "connection", "content-encoding", "content-length", "cookie", "cookie2", "date", "expect", "forwarded", "host", "http2-settings", "if-range",
+	"keep-alive", "max-forwards", "origin", "range", "referer", "te", "trailer", "transfer-encoding", "upgrade", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
+}
+
+func (k *checker) secretHeader(key, name string) {
+	lower := strings.ToLower(name)
+	switch {
+	case !headerForm.MatchString(name):
+		k.find(key, "is "+quote(name), "use the name of a header such as Authorization")
+	case slices.Contains(guided, lower) || strings.HasPrefix(lower, "proxy-") || strings.HasPrefix(lower, "sec-"):
+		k.find(key, "is "+quote(name)+", in which a secret cannot travel", "use the header that the server documents for its credentials, such as Authorization or X-Api-Key")
+	}
+}
+
+// secretHosts wants names or addresses with a port, and wildcards only below a
+// domain that belongs to one owner.
+func (k *checker) secretHosts(key string, hosts []string) {
+	if len(hosts) == 0 {
+		k.find(key, "is empty", `name the hosts that get the value, such as "api.example.org:443"`)
+	}
+	for _, rule := range hosts {
+		before := len(k.findings)
+		if k.hosts(key, []string{rule}); len(k.findings) > before {
+			continue
+		}
+		host, port, err := net.SplitHostPort(rule)
+		if n, wrong := strconv.Atoi(port); err != nil || wrong != nil || n < 1 || n > 65535 || host == "" {
+			k.find(key, "has "+quote(rule)+", which names no port", "write host:port, such as "+quote(rule+":443"))
+			continue
+		}
+		domain, wild := strings.CutPrefix(strings.ToLower(host), "*.")
+		suffix, _ := publicsuffix.PublicSuffix(domain)
+		switch {
+		case strings.Contains(domain, "*"):
+			k.find(key, "has "+quote(rule)+", which is no name and no address", "name the hosts, or *.domain for every host below a domain")
+		case strings.Contains(host, "/"):
+			k.find(key, "has "+quote(rule)+", which is many addresses", "name the hosts one by one")
+		case port == "80":
+			k.find(key, "has "+quote(rule)+", the port of plain HTTP", "name the port on which the host speaks TLS, which is mostly 443")
+		case wild && suffix == domain:
+			k.find(key, "has "+quote(rule)+", below which anybody can have a host", "name the hosts, or a domain of one owner")
+		}
+	}
+}

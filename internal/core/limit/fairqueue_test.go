@@ -1,0 +1,308 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"palyra/internal/core/must"
+)
+
+var (
+	alice = Who{"user:alice", "user:alice"}
+	coder = Who{"user:alice", "agent:coder"}
+	bob   = Who{"user:bob", "user:bob"}
+)
+
+// enterer is a queue, or what a control puts in its place.
+type enterer interface {
+	Enter(ctx context.Context, who Who) (leave func(), err error)
+}
+
+// arrivals enter one after the other while all places are taken, and leave as soon
+// as they have one. It returns whose turn came, in order.
+func arrivals(t *testing.T, q enterer, all ...Who) (served []string) {
+	t.Helper()
+	leave := must.Get(q.Enter(t.Context(), Who{"x", "x"}))(t)
+	var mu sync.Mutex
+	var waiting sync.WaitGroup
+	for _, who := range all {
+		waiting.Go(func() {
+			leave, err := q.Enter(t.Context(), who)
+			if err != nil {
+				t.Errorf("%s: %v", who.Principal, err)
+				return
+			}
+			mu.Lock()
+			served = append(served, who.Principal)
+			mu.Unlock()
+			leave()
+		})
+		synctest.Wait()
+	}
+	leave()
+	waiting.Wait()
+	return served
+}
+
+func times(n int, who Who) []Who { return slices.Repeat([]Who{who}, n) }
+
+func TestPlacesGoRound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		come []Who
+		want string
+	}{
+		"one after the other": {[]Who{alice, alice}, "user:alice user:alice"},
+		"owners": {
+			append(times(3, coder), bob, bob), "agent:coder user:bob agent:coder user:bob agent:coder",
+		},
+		"an owner and an agent": {
+			append(times(3, coder), alice, bob), "agent:coder user:bob user:alice agent:coder agent:coder",
+		},
+		"agents make no more turns of an owner": {
+			[]Who{coder, {"user:alice", "agent:b"}, {"user:alice", "agent:c"}, bob, bob}, "agent:coder user:bob agent:b user:bob agent:c",
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if got := strings.Join(arrivals(t, NewQueue(1, 100), c.come...), " "); got != c.want {
+				t.Errorf("%s: %s, want %s", name, got, c.want)
+			}
+		})
+	}
+}
+
+// fifo serves in the order of arrival, as a channel does.
+type fifo chan struct{}
+
+func (f fifo) Enter(ctx context.Context, _ Who) (func(), error) {
+	select {
+	case f <- struct{}{}:
+		return func() { <-f }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// TestNobodyStarves: after a hundred calls of an agent, a call of its owner and one
+// of somebody else are served among the first. The control is the queue that a
+// channel makes.
+func TestNobodyStarves(t *testing.T) {
+	t.Parallel()
+	worst := func(build func() enterer) (last int) {
+		synctest.Test(t, func(t *testing.T) {
+			served := arrivals(t, build(), append(times(100, coder), alice, bob)...)
+			last = max(slices.Index(served, "user:alice"), slices.Index(served, "user:bob"))
+		})
+		return last
+	}
+	if at := worst(func() enterer { return NewQueue(1, 1024) }); at > 3 {
+		t.Errorf("a call came %d calls of an agent too late", at)
+	}
+	if at := worst(func() enterer { return make(fifo, 1) }); at < 100 {
+		t.Errorf("the control served both after %d; the test shows nothing", at)
+	}
+}
+
+// TestQueueIsShared: who fills its share is refused with a time, and others still
+// get in, those of the same owner, too.
+func TestQueueIsShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(2, 30)
+		for range 2 {
+			leave := must.Get(q.Enter(t.Context(), bob))(t)
+			defer leave()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		fill := func(who Who) (n int) {
+			for ; ; n++ {
+				refused := make(chan error, 1)
+				all.Go(func() {
+					_, err := q.Enter(ctx, who)
+					refused <- err
+				})
+				synctest.Wait()
+				select {
+				case err := <-refused:
+					var full *Full
+					if !errors.As(err, &full) || full.Waiting != q.Waiting() || full.RetryAfter < time.Second || full.RetryAfter > time.Minute {
+						t.Errorf("%s: %#v, want Full with a time", who.Principal, err)
+					}
+					return n
+				default:
+				}
+			}
+		}
+		agent, owner, other := fill(coder), fill(alice), fill(bob)
+		if agent != 10 || owner != 5 || other < 4 || q.Waiting() > 30 {
+			t.Errorf("an agent has %d waiting, its owner %d, another %d, all %d; want 10, 5, at least 4, at most 30", agent, owner, other, q.Waiting())
+		}
+		for i := range 3 {
+			if fill(Who{fmt.Sprint(i), fmt.Sprint(i)}) == 0 {
+				t.Errorf("owner %d finds no room", i)
+			}
+		}
+		if q.Refused() != 6 {
+			t.Errorf("%d were refused, want 6", q.Refused())
+		}
+	})
+}
+
+// TestRetryAfterFollowsTheTimes: the longer places are kept and the more wait, the
+// later.
+func TestRetryAfterFollowsTheTimes(t *testing.T) {
+	t.Parallel()
+	q := &Queue{places: 2, most: 10}
+	if got := q.patience(); got != time.Second {
+		t.Errorf("without any experience: %v, want 1s", got)
+	}
+	q.held = 4 * time.Second
+	if got := q.patience(); got != 4*time.Second {
+		t.Errorf("nobody waits: %v, want 4s", got)
+	}
+	q.waiting = 6
+	if got := q.patience(); got != 16*time.Second {
+		t.Errorf("6 wait for 2 places of 4s: %v, want 16s", got)
+	}
+	q.held = 1 << 62
+	if got := q.patience(); got != time.Minute {
+		t.Errorf("an eternity: %v, want a minute", got)
+	}
+}
+
+func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(1, 10)
+		leave := must.Get(q.Enter(t.Context(), bob))(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := q.Enter(ctx, alice); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Enter: %v, want its deadline", err)
+		}
+		if q.Waiting() != 0 || len(q.owners.byName) != 0 || q.owners.order.Len() != 0 {
+			t.Errorf("%d wait, %d owners are kept, want none", q.Waiting(), len(q.owners.byName))
+		}
+		leave()
+		leave() // has no effect
+		if _, err := q.Enter(ctx, alice); !errors.Is(err, context.DeadlineExceeded) || q.taken != 0 {
+			t.Errorf("Enter after the end: %v, %d places taken", err, q.taken)
+		}
+		leave = must.Get(q.Enter(t.Context(), alice))(t)
+		leave()
+	})
+}
+
+// TestAPlaceOfOneWhoGaveUpGoesOn: a place that was handed to a call in the moment in
+// which it ended is not lost.
+func TestAPlaceOfOneWhoGaveUpGoesOn(t *testing.T) {
+	t.Parallel()
+	q := NewQueue(1, 10)
+	leave := must.Get(q.Enter(t.Context(), bob))(t)
+	first, second := must.Get(q.admit(alice))(t), must.Get(q.admit(coder))(t)
+	leave()
+	q.giveUp(first)
+	select {
+	case <-second.called:
+	default:
+		t.Fatal("the place was lost")
+	}
+	q.giveUp(second)
+	if q.taken != 0 || q.waiting != 0 {
+		t.Errorf("%d places are taken and %d wait, want none", q.taken, q.waiting)
+	}
+}
+
+// TestLeastQueue: a queue has a place whatever it is told, and without room to wait
+// nobody does.
+func TestLeastQueue(t *testing.T) {
+	t.Parallel()
+	q := NewQueue(0, 0)
+	leave := must.Get(q.Enter(t.Context(), alice))(t)
+	var full *Full
+	if _, err := q.Enter(t.Context(), bob); !errors.As(err, &full) {
+		t.Errorf("Enter: %v, want Full", err)
+	}
+	leave()
+}
+
+// TestRandomArrivals: whatever comes, stays and gives up, never more have a place
+// than there are, never more wait than may, nobody waits while a place is free, and
+// nothing is left at the end.
+func TestRandomArrivals(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 4))
+			places, most := 1+r.IntN(4), 1+r.IntN(30)
+			q := NewQueue(places, most)
+			w := &watcher{t: t, q: q}
+			var all sync.WaitGroup
+			for range 200 {
+				owner := fmt.Sprint(r.IntN(4))
+				who := Who{owner, owner + "/" + fmt.Sprint(r.IntN(3))}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(5000))*time.Millisecond)
+				stay := time.Duration(r.IntN(800)) * time.Millisecond
+				all.Go(func() {
+					defer cancel()
+					w.visit(ctx, who, stay)
+				})
+				time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
+				synctest.Wait()
+				w.look(places, most)
+			}
+			all.Wait()
+			if q.taken != 0 || q.waiting != 0 || len(q.owners.byName) != 0 || q.owners.order.Len() != 0 {
+				t.Errorf("seed %d: %d places taken, %d waiting, %d owners at the end", seed, q.taken, q.waiting, len(q.owners.byName))
+			}
+		})
+	}
+}
+
+// watcher counts what those who come see for themselves.
+type watcher struct {
+	t      *testing.T
+	q      *Queue
+	mu     sync.Mutex
+	inside int
+}
+
+func (w *watcher) visit(ctx context.Context, who Who, stay time.Duration) {
+	leave, err := w.q.Enter(ctx, who)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	w.inside++
+	w.mu.Unlock()
+	time.Sleep(stay)
+	w.mu.Lock()
+	w.inside--
+	w.mu.Unlock()
+	leave()
+}
+
+func (w *watcher) look(places, most int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	waiting := w.q.Waiting()
+	switch {
+	case w.inside > places:
+		w.t.Errorf("%d have one of %d places", w.inside, places)
+	case waiting > most:
+		w.t.Errorf("%d wait, at most %d may", waiting, most)
+	case waiting > 0 && w.inside < places:
+		w.t.Errorf("%d wait though %d of %d places are taken", waiting, w.inside, places)
+	}
+}

@@ -1,0 +1,216 @@
+// Package limit bounds the bytes that each principal brings in (the inputs of its
+// calls) and leaves behind (journal events and blobs): by a rate with a burst, by
+// the sum of 24 hours, and by what is in flight at once, of one principal and of
+// all together. It counts the numbers that it is given, and knows neither disks nor
+// calls. It is a leaf.
+package limit
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Quota are in bytes; all are positive.
+type Quota struct {
+	// PerSecond bytes flow into a bucket that holds Burst. Begin takes its bytes
+	// out and refuses when there are fewer; Charge takes its bytes out in any
+	// case, and may leave the bucket below zero.
+	PerSecond, Burst int64
+	// Day bounds what one leaves behind within 24 hours, counted by the hour.
+	Day int64
+	// InFlight bounds the bytes that one has begun and not ended, InFlightAll
+	// those of all together.
+	InFlight, InFlightAll int64
+}
+
+// Refusal says which limit is reached.
+type Refusal struct {
+	// Limit names it: "rate", "day", "in_flight" or "in_flight_all".
+	Limit string
+	// Most is the limit in bytes; for "rate" it is Limits.Burst.
+	Most int64
+	// RetryAfter is how long until the same bytes fit; 0 for the limits in
+	// flight, where something has to end first.
+	RetryAfter time.Duration
+}
+
+// Error says what is reached.
+func (r *Refusal) Error() string {
+	return fmt.Sprintf("the limit %s of %d bytes is reached", r.Limit, r.Most)
+}
+
+// Usage is how many bytes Who left behind in one hour.
+type Usage struct {
+	Who string
+	// Hour counts hours since 1970, UTC.
+	Hour  int64
+	Bytes int64
+}
+
+// day is how many hours count, the present one included.
+const day = 24
+
+// Book counts bytes against the limits. It is safe for concurrent use.
+type Book struct {
+	limits Quota
+	now    func() time.Time
+
+	mu       sync.Mutex
+	accounts map[string]*account
+	inFlight int64
+}
+
+type account struct {
+	tokens   float64
+	at       time.Time
+	inFlight int64
+	hours    map[int64]int64
+	// changed are the hours that were not kept since.
+	changed map[int64]bool
+}
+
+// NewBook returns an empty book. A nil clock is time.Now.
+func NewBook(l Quota, now func() time.Time) (*Book, error) {
+	if min(l.PerSecond, l.Burst, l.Day, l.InFlight, l.InFlightAll) <= 0 {
+		return nil, fmt.Errorf("every quota has to be positive")
+	}
+	if now == nil {
+		now = time.Now
+	}
+	return &Book{limits: l, now: now, accounts: map[string]*account{}}, nil
+}
+
+// HourOf is the hour of a time as Usage counts them.
+func HourOf(at time.Time) int64 { return at.Unix() / 3600 }
+
+func (b *Book) account(who string, now time.Time) *account {
+	a := b.accounts[who]
+	if a == nil {
+		a = &account{tokens: float64(b.limits.Burst), at: now, hours: map[int64]int64{}, changed: map[int64]bool{}}
+		b.accounts[who] = a
+	}
+	a.tokens = min(a.tokens+max(now.Sub(a.at).Seconds(), 0)*float64(b.limits.PerSecond), float64(b.limits.Burst))
+	a.at = now
+	for hour := range a.hours {
+		if hour <= HourOf(now)-day {
+			delete(a.hours, hour)
+			delete(a.changed, hour)
+		}
+	}
+	return a
+}
+
+func (a *account) today() (sum int64) {
+	for _, n := range a.hours {
+		sum += n
+	}
+	return sum
+}
+
+// Begin counts n bytes that who brings in as in flight until end is called; further
+// calls of end do nothing. A refusal counts nothing.
+func (b *Book) Begin(who string, n int64) (end func(), refused *Refusal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	a := b.account(who, now)
+	if refused := b.judge(a, n, now); refused != nil {
+		return nil, refused
+	}
+	a.tokens -= float64(n)
+	a.inFlight += n
+	b.inFlight += n
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		a.inFlight -= n
+		b.inFlight -= n
+	}), nil
+}
+
+func (b *Book) judge(a *account, n int64, now time.Time) *Refusal {
+	l := b.limits
+	switch missing := float64(n) - a.tokens; {
+	case a.inFlight+n > l.InFlight:
+		return &Refusal{Limit: "in_flight", Most: l.InFlight}
+	case b.inFlight+n > l.InFlightAll:
+		return &Refusal{Limit: "in_flight_all", Most: l.InFlightAll}
+	case a.today()+a.inFlight+n > l.Day:
+		return &Refusal{Limit: "day", Most: l.Day, RetryAfter: a.fits(l.Day-a.inFlight-n, now)}
+	case missing > 0:
+		return &Refusal{Limit: "rate", Most: l.Burst, RetryAfter: time.Duration(math.Ceil(missing/float64(l.PerSecond)*1000)) * time.Millisecond}
+	}
+	return nil
+}
+
+// fits is how long until no more than most is left of the day's sum.
+func (a *account) fits(most int64, now time.Time) time.Duration {
+	hours := make([]int64, 0, len(a.hours))
+	for hour := range a.hours {
+		hours = append(hours, hour)
+	}
+	slices.Sort(hours)
+	left := a.today()
+	for _, hour := range hours {
+		if left -= a.hours[hour]; left <= most {
+			return time.Unix((hour+day)*3600, 0).Sub(now)
+		}
+	}
+	return day * time.Hour
+}
+
+// Charge counts n bytes that who left behind. It refuses nothing: they are written
+// already. Beyond the limits, the next Begin is refused.
+func (b *Book) Charge(who string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	a := b.account(who, now)
+	a.tokens -= float64(n)
+	a.hours[HourOf(now)] += n
+	a.changed[HourOf(now)] = true
+}
+
+// Changed returns the hours that changed since the last call of Changed, ordered by
+// Who and Hour. The caller stores them.
+func (b *Book) Changed() (list []Usage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for who, a := range b.accounts {
+		for hour := range a.changed {
+			list = append(list, Usage{Who: who, Hour: hour, Bytes: a.hours[hour]})
+		}
+		clear(a.changed)
+	}
+	slices.SortFunc(list, func(x, y Usage) int { return cmp.Or(cmp.Compare(x.Who, y.Who), cmp.Compare(x.Hour, y.Hour)) })
+	return list
+}
+
+// Unkept takes back hours that Changed returned and that could not be stored: the
+// next call of Changed returns them again.
+func (b *Book) Unkept(list []Usage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, u := range list {
+		if a := b.accounts[u.Who]; a != nil && a.hours[u.Hour] > 0 {
+			a.changed[u.Hour] = true
+		}
+	}
+}
+
+// Restore adds the stored usage of before the start; hours that are older than a
+// day do not count.
+func (b *Book) Restore(list []Usage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	for _, u := range list {
+		if HourOf(now)-day < u.Hour && u.Hour <= HourOf(now) {
+			b.account(u.Who, now).hours[u.Hour] += u.Bytes
+		}
+	}
+}

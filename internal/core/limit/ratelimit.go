@@ -1,0 +1,302 @@
+// Package limit counts requests in token buckets: one per class and key,
+// and one per class that all keys share. Callers without a credential have buckets of
+// their own, so that no flood of theirs takes what members have. It is a leaf.
+//
+// Memory is bounded, and the bound cannot be used to get a fresh bucket: a
+// bucket is only ever forgotten once it is full again, when a fresh one would
+// be the same. That such a bucket is always at hand follows from the shared
+// bucket, which limits how many keys can have been served within the time in
+// which any bucket refills (see capacity). Requests that are refused take
+// nothing, from no bucket, and leave no trace; so a caller who floods harms
+// itself alone.
+//
+// Beside the buckets, a Lockout locks keys whose attempts fail.
+package limit
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math"
+	"sync"
+	"time"
+)
+
+// Class is a kind of request, with limits of its own.
+type Class string
+
+// Limit is a token bucket: PerSecond tokens flow in, up to Burst. A request
+// takes one.
+type Limit struct {
+	PerSecond float64
+	Burst     int
+}
+
+// Rates are the buckets of a class.
+type Rates struct {
+	// Each is for every key by itself.
+	Each Limit
+	// Global is shared by all keys of the class.
+	Global Limit
+}
+
+// KeysPerRequest is the most keys that one request may count against: its
+// principal and its address.
+const KeysPerRequest = 2
+
+// mostKeys caps the memory of a class whatever the limits say: about 40 MiB.
+// A class that reaches it refuses new keys instead of forgetting old ones.
+const mostKeys = 1 << 18
+
+// Limiter holds the buckets of all classes. It is safe for concurrent use.
+type Limiter struct {
+	// classes are of members, strangers of callers without a credential.
+	classes, strangers map[Class]*class
+	seed               maphash.Seed
+
+	watching sync.Mutex
+	lockouts map[Class]*Lockout
+}
+
+// Watch has Locked tell of a lockout, whose attempts are of a class. Register before
+// serving.
+func (l *Limiter) Watch(of Class, lockout *Lockout) {
+	l.watching.Lock()
+	defer l.watching.Unlock()
+	if l.lockouts == nil {
+		l.lockouts = make(map[Class]*Lockout)
+	}
+	l.lockouts[of] = lockout
+}
+
+// Locked returns how many keys are locked out now, for each class that has a lockout.
+func (l *Limiter) Locked() map[Class]int {
+	l.watching.Lock()
+	defer l.watching.Unlock()
+	all := make(map[Class]int, len(l.lockouts))
+	for of, lockout := range l.lockouts {
+		all[of] = lockout.Count()
+	}
+	return all
+}
+
+// NewLimiter returns a limiter for the classes named. Every limit must be positive,
+// and a shared bucket no smaller than a single one.
+func NewLimiter(limits map[Class]Rates) (*Limiter, error) {
+	l := &Limiter{classes: make(map[Class]*class, len(limits)), strangers: make(map[Class]*class, len(limits)), seed: maphash.MakeSeed()}
+	now := time.Now()
+	for name, lim := range limits {
+		if !lim.Each.valid() || !lim.Global.valid() {
+			return nil, fmt.Errorf("rate limits of class %q: rate and burst must be positive", name)
+		}
+		if lim.Global.Burst < lim.Each.Burst || lim.Global.PerSecond < lim.Each.PerSecond {
+			return nil, fmt.Errorf("rate limits of class %q: the shared bucket is smaller than a single one", name)
+		}
+		l.classes[name], l.strangers[name] = newClass(lim, now), newClass(lim, now)
+	}
+	return l, nil
+}
+
+func newClass(lim Rates, now time.Time) *class {
+	c := &class{
+		limits:   lim,
+		capacity: capacity(lim),
+		global:   bucket{tokens: float64(lim.Global.Burst), at: now},
+		byKey:    make(map[uint64]*bucket),
+	}
+	c.ring.newer, c.ring.older = &c.ring, &c.ring
+	return c
+}
+
+func (l Limit) valid() bool {
+	return l.PerSecond > 0 && !math.IsInf(l.PerSecond, 0) && l.Burst >= 1
+}
+
+// Allow takes one token from the bucket of each key and one from the shared
+// bucket of the class, or none at all when one of them is empty; then
+// retryAfter is how long it takes until all have one. More than
+// KeysPerRequest keys, no key, and a class that New was not given are refused
+// with no time to retry after.
+func (l *Limiter) Allow(name Class, keys ...string) (ok bool, retryAfter time.Duration) {
+	return l.allow(l.classes[name], keys)
+}
+
+// AllowStranger is Allow for a caller without a credential, whose shared bucket is another.
+func (l *Limiter) AllowStranger(name Class, keys ...string) (ok bool, retryAfter time.Duration) {
+	return l.allow(l.strangers[name], keys)
+}
+
+func (l *Limiter) allow(c *class, keys []string) (ok bool, retryAfter time.Duration) {
+	if c == nil || len(keys) == 0 || len(keys) > KeysPerRequest {
+		return false, 0
+	}
+	// Keys come from outside and may be long; a keyed hash bounds them, and
+	// nobody without the seed can aim at another's bucket.
+	hashes := make([]uint64, 0, KeysPerRequest)
+	for _, key := range keys {
+		hashes = append(hashes, maphash.String(l.seed, key))
+	}
+	return c.allow(hashes, time.Now())
+}
+
+// Refusals are the requests of a class that were refused.
+type Refusals struct {
+	// Count is since the start.
+	Count uint64
+	// Last is when the last one was; zero for never.
+	Last time.Time
+}
+
+// Refused returns the refusals of every class.
+func (l *Limiter) Refused() map[Class]Refusals {
+	all := make(map[Class]Refusals, len(l.classes))
+	for _, of := range []map[Class]*class{l.classes, l.strangers} {
+		for name, c := range of {
+			c.mu.Lock()
+			r := all[name]
+			r.Count += c.refused.Count
+			if c.refused.Last.After(r.Last) {
+				r.Last = c.refused.Last
+			}
+			all[name] = r
+			c.mu.Unlock()
+		}
+	}
+	return all
+}
+
+// Len returns how many buckets of keys are held, over all classes.
+func (l *Limiter) Len() int {
+	n := 0
+	for _, of := range []map[Class]*class{l.classes, l.strangers} {
+		for _, c := range of {
+			c.mu.Lock()
+			n += len(c.byKey)
+			c.mu.Unlock()
+		}
+	}
+	return n
+}
+
+// class is the buckets of one class.
+type class struct {
+	limits   Rates
+	capacity int
+
+	mu      sync.Mutex
+	refused Refusals
+	global  bucket
+	byKey   map[uint64]*bucket
+	// ring links the buckets in the order in which they were last served:
+	// ring.older is the latest, ring.newer the earliest.
+	ring bucket
+}
+
+// capacity is how many buckets a class holds. A bucket that was not served
+// for Burst/PerSecond seconds is full. Within that time the shared bucket
+// lets at most its burst and what flows in pass, each counting against
+// KeysPerRequest keys. With one request's keys more than that, the buckets
+// least recently served are full.
+func capacity(l Rates) int {
+	refill := float64(l.Each.Burst) / l.Each.PerSecond
+	requests := float64(l.Global.Burst) + math.Ceil(l.Global.PerSecond*refill)
+	return int(min(KeysPerRequest*(requests+1), mostKeys))
+}
+
+// bucket is the tokens that were left at a time.
+type bucket struct {
+	key          uint64
+	tokens       float64
+	at           time.Time
+	newer, older *bucket
+}
+
+// level is the tokens at now.
+func (b *bucket) level(l Limit, now time.Time) float64 {
+	return min(b.tokens+now.Sub(b.at).Seconds()*l.PerSecond, float64(l.Burst))
+}
+
+// wait is how long it takes until there are want tokens, 0 when there are.
+func (b *bucket) wait(l Limit, want float64, now time.Time) time.Duration {
+	missing := want - b.level(l, now)
+	if missing <= 0 {
+		return 0
+	}
+	// Rounded up, so that waiting as long as it says is enough.
+	seconds := min(math.Ceil(missing/l.PerSecond*1e9), float64(math.MaxInt64/2))
+	return time.Duration(seconds)
+}
+
+func (b *bucket) take(l Limit, now time.Time) {
+	b.tokens, b.at = b.level(l, now)-1, now
+}
+
+func (c *class) allow(keys []uint64, now time.Time) (bool, time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if wait := c.take(keys, now); wait > 0 {
+		c.refused.Count++
+		c.refused.Last = now
+		return false, wait
+	}
+	return true, 0
+}
+
+// take serves the keys, or returns how long they have to wait.
+func (c *class) take(keys []uint64, now time.Time) time.Duration {
+	wait := c.global.wait(c.limits.Global, 1, now)
+	fresh := 0
+	for _, key := range keys {
+		if b := c.byKey[key]; b != nil {
+			wait = max(wait, b.wait(c.limits.Each, 1, now))
+		} else {
+			fresh++
+		}
+	}
+	if wait > 0 {
+		return wait
+	}
+	if wait := c.makeRoom(fresh, now); wait > 0 {
+		return wait
+	}
+	c.global.take(c.limits.Global, now)
+	for _, key := range keys {
+		c.serve(key, now)
+	}
+	return 0
+}
+
+// makeRoom forgets the buckets least recently served until n fit. When the
+// next one is not full it is kept, and the time until it is comes back.
+func (c *class) makeRoom(n int, now time.Time) time.Duration {
+	for len(c.byKey)+n > c.capacity {
+		oldest := c.ring.newer
+		if wait := oldest.wait(c.limits.Each, float64(c.limits.Each.Burst), now); wait > 0 {
+			return wait
+		}
+		c.forget(oldest)
+	}
+	return 0
+}
+
+func (c *class) serve(key uint64, now time.Time) {
+	b := c.byKey[key]
+	if b == nil {
+		b = &bucket{key: key, tokens: float64(c.limits.Each.Burst), at: now}
+		c.byKey[key] = b
+	} else {
+		b.unlink()
+	}
+	b.take(c.limits.Each, now)
+	b.newer, b.older = &c.ring, c.ring.older
+	b.newer.older, b.older.newer = b, b
+}
+
+func (c *class) forget(b *bucket) {
+	b.unlink()
+	delete(c.byKey, b.key)
+}
+
+func (b *bucket) unlink() {
+	b.newer.older, b.older.newer = b.older, b.newer
+	b.newer, b.older = nil, nil
+}

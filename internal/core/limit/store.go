@@ -1,0 +1,13 @@
+package limit
+
+import "context"
+
+// Store keeps the sums of hours over restarts.
+type Store interface {
+	// Usage returns the sums of the hour from and later ones, ordered by Who and
+	// Hour.
+	Usage(ctx context.Context, from int64) ([]Usage, error)
+	// PutUsage replaces the sums of the hours in list, and deletes those of hours
+	// before from.
+	PutUsage(ctx context.Context, list []Usage, from int64) error
+}

@@ -1,0 +1,42 @@
+// Package page reads and makes the tokens of lists that are read newest first,
+// page by page: a token is the position of the last entry that was seen.
+package page
+
+import (
+	"cmp"
+	"strconv"
+
+	"palyra/internal/core/reason"
+)
+
+// defaultSize is the size of a page where none is asked for.
+const defaultSize = 50
+
+// Page is what is asked of a list.
+type Page struct {
+	Size int
+	// Before is the position that entries come before, 0 for the first page.
+	Before int64
+}
+
+// Parse reads the size of a page and its token.
+func Parse(size int, token string) (Page, error) {
+	p := Page{Size: cmp.Or(size, defaultSize)}
+	if token == "" {
+		return p, nil
+	}
+	var err error
+	if p.Before, err = strconv.ParseInt(token, 10, 64); err != nil || p.Before < 1 {
+		return p, reason.Errorf(reason.InvalidInput, "page token %q was not made by this service", token)
+	}
+	return p, nil
+}
+
+// Next is the token of the page after one of n entries, the last of which is at
+// a position; "" when there is none.
+func (p Page) Next(n int, last int64) string {
+	if n < p.Size {
+		return ""
+	}
+	return strconv.FormatInt(last, 10)
+}

@@ -1,0 +1,126 @@
+package provenance
+
+import (
+	"math/bits"
+	"slices"
+
+	"palyra/internal/core/access"
+)
+
+// maxVoters is how many voters Count looks at: 2^20 choices are the most that it
+// may have to weigh, and far fewer in practice.
+const maxVoters = 20
+
+// Hands are, for each member, those in whose hands it is beside its own: who made or
+// changed it, or somebody who did, since nobody else confirmed it. Members that are
+// in nobody's hands have no row.
+type Hands map[access.Principal][]access.Principal
+
+// Hands reads the history.
+func (h History) Hands() Hands {
+	hands := Hands{}
+	for _, by := range h.principals() {
+		for member := range h.Controlled(by) {
+			if member != by {
+				hands[member] = append(hands[member], by)
+			}
+		}
+	}
+	for _, list := range hands {
+		slices.SortFunc(list, compare)
+	}
+	return hands
+}
+
+// Independence tells for members whether one credential could be behind two of
+// them. It is a reading of Hands, made once and then fit for concurrent use. In the
+// zero value all members are independent of each other.
+type Independence struct {
+	// hands are the principals that control each principal, itself left out.
+	hands map[access.Principal]map[access.Principal]bool
+	// beside are those who request beside whoever Count is asked for.
+	beside []access.Principal
+}
+
+// Beside is i for something that others request, too.
+func (i *Independence) Beside(others ...access.Principal) *Independence {
+	return &Independence{hands: i.hands, beside: others}
+}
+
+// Independence makes the hands fit for questions.
+func (h Hands) Independence() *Independence {
+	i := &Independence{hands: map[access.Principal]map[access.Principal]bool{}}
+	for member, list := range h {
+		i.hands[member] = map[access.Principal]bool{}
+		for _, by := range list {
+			i.hands[member][by] = true
+		}
+	}
+	return i
+}
+
+// Independent reports whether nobody controls both: not one the other, and nobody
+// else the two.
+func (i *Independence) Independent(a, b access.Principal) bool {
+	if a == b {
+		return false
+	}
+	if i.hands[a][b] || i.hands[b][a] {
+		return false
+	}
+	for by := range i.hands[a] {
+		if i.hands[b][by] {
+			return false
+		}
+	}
+	return true
+}
+
+// Apart reports whether a principal other than b controls a and does not control b.
+func (i *Independence) Apart(a, b access.Principal) bool {
+	for by := range i.hands[a] {
+		if by != b && !i.hands[b][by] {
+			return true
+		}
+	}
+	return false
+}
+
+// Count returns how many people the voters are for certain: the most of them that
+// are independent of the requester, of those beside it, and of each other. More voters never make it
+// smaller. Of more than 20 different voters it looks at 20.
+func (i *Independence) Count(requester access.Principal, voters []access.Principal) int {
+	var fit []access.Principal
+	for _, v := range voters {
+		if i.Independent(v, requester) && !slices.Contains(fit, v) && !i.inHandsBeside(v) && len(fit) < maxVoters {
+			fit = append(fit, v)
+		}
+	}
+	conflicts := make([]uint32, len(fit))
+	for a := range fit {
+		for b := range fit {
+			if a != b && !i.Independent(fit[a], fit[b]) {
+				conflicts[a] |= 1 << b
+			}
+		}
+	}
+	return most(conflicts, 1<<len(fit)-1)
+}
+
+func (i *Independence) inHandsBeside(v access.Principal) bool {
+	return slices.ContainsFunc(i.beside, func(other access.Principal) bool { return !i.Independent(v, other) })
+}
+
+// most is the size of the largest choice among the open ones without a conflict.
+func most(conflicts []uint32, open uint32) int {
+	if open == 0 {
+		return 0
+	}
+	one := bits.TrailingZeros32(open)
+	open &^= 1 << one
+	with := 1 + most(conflicts, open&^conflicts[one])
+	if conflicts[one]&open == 0 {
+		return with
+	}
+	return max(with, most(conflicts, open))
+}

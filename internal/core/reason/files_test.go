@@ -1,0 +1,44 @@
+package reason_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+
+	"palyra/internal/core/reason"
+)
+
+// TestOutOfFiles: what came of the limit of open files says so, whatever reason was
+// made of it and whatever next step it has; other errors keep theirs.
+func TestOutOfFiles(t *testing.T) {
+	t.Parallel()
+	opening := func(errno syscall.Errno) error {
+		return fmt.Errorf("opening it: %w", &fs.PathError{Op: "open", Path: "/some/place", Err: errno})
+	}
+	for _, c := range []struct {
+		name string
+		err  *reason.Error
+		want string
+	}{
+		{"a reason", reason.Errorf(reason.JournalUnavailable, "opening journal: %w", opening(syscall.EMFILE)), "LimitNOFILE"},
+		{"one with a remedy", reason.Errorf(reason.JournalUnavailable, "opening: %w", opening(syscall.EMFILE)).WithRemedy("See the disk.").WithField("a", "b"), "LimitNOFILE"},
+		{"one within another", reason.Errorf(reason.SpawnFailed, "starting: %w", reason.Errorf(reason.Internal, "x: %w", opening(syscall.EMFILE))), "LimitNOFILE"},
+		{"a fault", reason.Fault(opening(syscall.EMFILE)), "LimitNOFILE"},
+		{"a fault of a fault", reason.Fault(reason.Fault(opening(syscall.EMFILE))), "LimitNOFILE"},
+		{"of the machine", reason.Fault(opening(syscall.ENFILE)), "file-max"},
+		{"a cause that is not told", reason.Errorf(reason.SpawnFailed, "it cannot be read").WithCause(opening(syscall.EMFILE)), "LimitNOFILE"},
+		{"another error", reason.Errorf(reason.JournalUnavailable, "opening: %w", opening(syscall.EIO)).WithRemedy("See the disk."), "See the disk."},
+		{"another fault", reason.Fault(errors.New("secret")), reason.Lookup(reason.Internal).Remedy},
+		{"no cause", &reason.Error{Code: reason.Internal}, reason.Lookup(reason.Internal).Remedy},
+	} {
+		if got := c.err.NextStep(); !strings.Contains(got, c.want) {
+			t.Errorf("%s: next is %q, want %q", c.name, got, c.want)
+		}
+	}
+	if e := reason.Fault(errors.New("secret")); strings.Contains(e.Error(), "secret") || e.Code != reason.Internal {
+		t.Errorf("a fault shows %+v", e)
+	}
+}

@@ -1,0 +1,26 @@
+//go:build unix
+
+package statedir
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"palyra/internal/core/must"
+)
+
+// A copy of the descriptor, as a child has it between fork and exec, does not hold
+// the directory once it is released.
+func TestReleasedWhileAChildHoldsTheFile(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "state")
+	first := must.Get(Take(dir))(t)
+	copied := must.Get(syscall.Dup(int(first.file.Fd())))(t)
+	defer syscall.Close(copied)
+	if _, err := Take(dir); err == nil {
+		t.Fatal("two hold the directory") // the control
+	}
+	must.Do(t, first.Release())
+	must.Do(t, must.Get(Take(dir))(t).Release())
+}

@@ -1,0 +1,231 @@
+// Package statedir knows the paths in the state directory, and locks the directory
+// so that only one palyrad at a time uses it.
+package statedir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"palyra/internal/core/filelock"
+	"palyra/internal/core/reason"
+)
+
+// Store is the file of the embedded store.
+func Store(stateDir string) string { return filepath.Join(stateDir, "palyra.db") }
+
+// lockPath is the file that a daemon locks.
+func lockPath(stateDir string) string { return filepath.Join(stateDir, "palyrad.lock") }
+
+// Authority is the directory of the certificate authority.
+func Authority(stateDir string) string { return filepath.Join(stateDir, "ca") }
+
+// Socket is the local operator's.
+func Socket(stateDir string) string { return filepath.Join(stateDir, "palyrad.sock") }
+
+// Hooks is the socket of agents of this user, who show tokens over it.
+func Hooks(stateDir string) string { return filepath.Join(stateDir, "hooks.sock") }
+
+// Console has the name that the console is reached by on this machine, and its last
+// origin.
+func Console(stateDir string) string { return filepath.Join(stateDir, "console.json") }
+
+// ConsoleCA is the directory of the CA of the console, where it has one.
+func ConsoleCA(stateDir string) string { return filepath.Join(stateDir, "console-ca") }
+
+// Empty is a directory that stays empty: programs without a workspace see it.
+func Empty(stateDir string) string { return filepath.Join(stateDir, "empty") }
+
+// Packages is where the packages of upstream servers are installed.
+func Packages(stateDir string) string { return filepath.Join(stateDir, "packages") }
+
+// Upstreams is where the programs of upstream servers keep state. What they write there may be
+// anything, and is no part of a backup.
+func Upstreams(stateDir string) string { return filepath.Join(stateDir, "upstreams") }
+
+// Compiled is where the compiled code of WebAssembly guests is.
+func Compiled(stateDir string) string { return filepath.Join(stateDir, "wasm") }
+
+// Skills is where the packages of installed skills are.
+func Skills(stateDir string) string { return filepath.Join(stateDir, "skills") }
+
+// Operator is the local operator's credential bundle.
+func Operator(stateDir string) string { return filepath.Join(stateDir, "operator") }
+
+// Restored is the directory that a restore leaves beside what it restored.
+func Restored(stateDir string) string { return filepath.Join(stateDir, "restored") }
+
+// Scratch is the directory in which a backup is prepared.
+func Scratch(stateDir string) string { return filepath.Join(stateDir, "backup.tmp") }
+
+// entries are the names in a state directory; those that are true belong into a
+// backup. What palyrad makes anew, or only a running one has, does not.
+var entries = map[string]bool{
+	"palyra.db": true, "palyra.db-head": true, "ca": true, "operator": true, "vault.json": true, "vault.kek": true, "vault.dpapi": true, "console.json": true, "console-ca": true, "skills": true,
+
+	"palyra.db-wal": false, "palyra.db-shm": false, "palyra.db-reserve": false, "palyrad.lock": false, "palyrad.sock": false, "hooks.sock": false, "empty": false,
+	"sandbox": false, "quarantine": false, "undo": false, "cache": false, "packages": false, "upstreams": false, "wasm": false, "restored": false, "backup.tmp": false, "ca.new": false,
+}
+
+// Kept reports whether a file below a state directory, named with slashes, belongs
+// into a backup. Hidden files are those of a write that was cut off, and locks.
+func Kept(name string) bool {
+	top, _, _ := strings.Cut(name, "/")
+	return entries[top] && !strings.HasPrefix(path.Base(name), ".")
+}
+
+// Known reports whether palyrad has something of that name in a state directory.
+func Known(name string) bool {
+	_, known := entries[name]
+	return known
+}
+
+// VaultPin says where the vault's key is, VaultKey is that key where it is a file, and
+// VaultProtected where Windows protects it.
+func VaultPin(stateDir string) string { return filepath.Join(stateDir, "vault.json") }
+
+// VaultKey is the vault's key as a file.
+func VaultKey(stateDir string) string { return filepath.Join(stateDir, "vault.kek") }
+
+// VaultProtected is the vault's key under DPAPI.
+func VaultProtected(stateDir string) string { return filepath.Join(stateDir, "vault.dpapi") }
+
+// Lock is the exclusive hold of one daemon on a state directory. The
+// kernel releases it when the process ends, however it ends.
+type Lock struct{ file *os.File }
+
+// Take makes the state directory, checks that nobody else may read it,
+// and takes the lock.
+func Take(dir string) (*Lock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, reason.Errorf(reason.ConfigInvalid, "making the state directory: %w", err).
+			WithRemedy("Set state_dir to a directory that palyrad may make.")
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("looking at the state directory: %w", err)
+	}
+	if err := CheckPrivate(dir, info); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(lockPath(dir), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock: %w", err)
+	}
+	if err := filelock.Try(file); err != nil {
+		return nil, errors.Join(inUse(dir, file, err), file.Close())
+	}
+	if err := writePID(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &Lock{file: file}, nil
+}
+
+func writePID(file *os.File) error {
+	if err := file.Truncate(0); err != nil {
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+	if _, err := file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+	return nil
+}
+
+// ErrInUse marks a state directory that another daemon holds.
+var ErrInUse = errors.New("the state directory is in use")
+
+func inUse(dir string, file *os.File, cause error) error {
+	if !errors.Is(cause, filelock.ErrHeld) {
+		return fmt.Errorf("locking the state directory: %w", cause)
+	}
+	return reason.Errorf(reason.ConfigInvalid, "another %s uses %s: %w", lockHolder(file), dir, ErrInUse).
+		WithRemedy("Stop it first, or give this one another state_dir.")
+}
+
+// Holder names the palyrad that holds a state directory, "" for none. It changes
+// nothing in the directory.
+func Holder(dir string) (who string, err error) {
+	who, _, err = holder(dir)
+	return who, err
+}
+
+// HolderPID is the process id of the palyrad that holds a state directory, 0 for none. The
+// lock says that it runs, so that the id is no other program's.
+func HolderPID(dir string) (pid int, err error) {
+	who, pid, err := holder(dir)
+	if err == nil && who != "" && pid == 0 {
+		err = reason.Errorf(reason.ConfigInvalid, "a palyrad uses %s and does not say which process it is", dir).WithRemedy("Try again in a moment.")
+	}
+	return pid, err
+}
+
+func holder(dir string) (who string, pid int, err error) {
+	file, err := os.OpenFile(lockPath(dir), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", 0, nil
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("opening the lock: %w", err)
+	}
+	defer file.Close() // and with it the lock
+	switch err := filelock.Try(file); {
+	case errors.Is(err, filelock.ErrHeld):
+		return lockHolder(file), lockPID(file), nil
+	case err != nil:
+		return "", 0, fmt.Errorf("trying the lock: %w", err)
+	}
+	return "", 0, nil
+}
+
+// lockHolder says who wrote its process id into the lock.
+func lockHolder(file *os.File) string {
+	if pid := lockPID(file); pid != 0 {
+		return fmt.Sprintf("palyrad (process %d)", pid)
+	}
+	return "palyrad"
+}
+
+// lockPID is the process id in the lock; 0 for none.
+func lockPID(file *os.File) int {
+	buf := make([]byte, 16)
+	n, _ := file.ReadAt(buf, 0)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(buf[:n])))
+	if err != nil || pid < 0 {
+		return 0
+	}
+	return pid
+}
+
+// Release lets the next palyrad take the directory, at once: a child that was
+// forked and has not yet executed its program still holds the file open.
+func (l *Lock) Release() error { return errors.Join(filelock.Release(l.file), l.file.Close()) }
+
+// Unwritable adds a remedy to err when a start failed by an error of the operating
+// system, such as a full disk. The remedy is to mend that and start again: files
+// of a first start are renamed into place only when they are complete, so that a
+// failed start leaves nothing to clean up.
+func Unwritable(dir string, err error) error {
+	var errno syscall.Errno
+	if err == nil || reason.Of(err) != reason.Internal || !errors.As(err, &errno) {
+		return err
+	}
+	return reason.Errorf(reason.JournalUnavailable, "%w", err).
+		WithRemedy("See that palyrad may write %s and that its disk is not full, read-only or failing; then start palyrad again.", dir)
+}
+
+// CheckPrivate refuses a directory that others may enter.
+func CheckPrivate(dir string, info fs.FileInfo) error {
+	// Windows has access lists, not permission bits.
+	if runtime.GOOS == "windows" || info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	return reason.Errorf(reason.ConfigInvalid, "%s has mode %04o, others may read it", dir, info.Mode().Perm()).
+		WithRemedy("Run `chmod 700 %s`.", dir)
+}

@@ -1,0 +1,32 @@
+// Package text shortens text from outside, which goes into messages and records,
+// without cutting through a character: what is left of one is no text, and JSON
+// writes U+FFFD for it.
+package text
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Clip returns the beginning of text, at most so many bytes. Bytes that are no
+// UTF-8 count as characters of one byte. What it returns keeps none of the rest
+// in memory.
+func Clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for n := most; n >= 0 && n > most-utf8.UTFMax; n-- {
+		if utf8.RuneStart(text[n]) {
+			return strings.Clone(text[:n])
+		}
+	}
+	return strings.Clone(text[:most])
+}
+
+// Ellipsis is To, with three dots behind a text that was cut.
+func Ellipsis(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return Clip(text, most) + "..."
+}

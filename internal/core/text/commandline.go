@@ -1,0 +1,36 @@
+// Package text writes the words of a command line as somebody would type
+// them. Policies compare what it writes, questions show it and lists have it, so
+// that a line reads the same wherever it stands.
+package text
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+
+	"palyra/internal/core/lazyregexp"
+)
+
+// plainWord is an argument that a shell takes as it is written.
+var plainWord = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// ShellQuote writes words with a space between them: git commit -m 'two words'. Two
+// lists that differ give two lines that differ. Words that no terminal shows as
+// they are stand in double quotes with escapes.
+func ShellQuote(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = quotedWord(word)
+	}
+	return strings.Join(quoted, " ")
+}
+
+func quotedWord(word string) string {
+	switch {
+	case plainWord.MatchString(word):
+		return word
+	case strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return strconv.Quote(word)
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

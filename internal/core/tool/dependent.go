@@ -1,0 +1,23 @@
+package tool
+
+import (
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+)
+
+// DependentCall is a call that another one depends on, such as the start of a server or a
+// question of it. It is decided and recorded like every call.
+type DependentCall struct {
+	Caller access.Caller
+	Tool   string
+	// Input is canonical JSON; empty means {}.
+	Input            []byte
+	Channel, Session string
+}
+
+// DependentResult is what became of a DependentCall.
+type DependentResult struct {
+	// Denied has the reason and the remedy of a denial; nil for a call that was allowed.
+	Denied *reason.Error
+	Report Report
+}

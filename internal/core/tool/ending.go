@@ -1,0 +1,70 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+)
+
+// Failure is what a model reads of a call that failed, under the name "error".
+type Failure struct {
+	Reason  reason.Code `json:"reason"`
+	Message string      `json:"message"`
+	Remedy  string      `json:"remedy"`
+}
+
+// Fail ends a report with an error and a result that says it.
+func (r Report) Fail(ctx context.Context, err error) Report {
+	r, said := r.Because(ctx, err)
+	if text, err := canonical.Marshal(map[string]any{"error": said}); err == nil {
+		r.Result = text
+	}
+	return r.Finish()
+}
+
+// Because sets outcome and reason by an error, without a result.
+func (r Report) Because(ctx context.Context, err error) (Report, Failure) {
+	known := cause(ctx, err)
+	r.Reason, r.Message, r.Remedy = string(known.Code), known.Message, known.NextStep()
+	if known.Code == reason.Internal {
+		r.Cause = err
+	}
+	switch code := known.Code; {
+	case code == reason.TimedOut:
+		r.Outcome = TimedOut
+	case code == reason.Cancelled, code == reason.GatewayFrozen, code == reason.ShuttingDown, code == reason.Unauthenticated && ctx.Err() != nil:
+		r.Outcome = Stopped
+	default:
+		r.Outcome = Failed
+	}
+	return r, Failure{Reason: known.Code, Message: r.Message, Remedy: r.Remedy}
+}
+
+// cause finds the reason of an error. A context that ended explains every error that
+// came of it.
+func cause(ctx context.Context, err error) *reason.Error {
+	var known *reason.Error
+	switch {
+	case ctx.Err() == nil && errors.As(err, &known):
+		return known
+	case ctx.Err() == nil:
+		return reason.Fault(err)
+	case errors.As(context.Cause(ctx), &known):
+		return known
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return reason.Errorf(reason.TimedOut, "the call ran into its deadline")
+	}
+	return reason.Errorf(reason.Cancelled, "the call was cancelled")
+}
+
+// Finish gives a report its end, and how long the call took unless that is known.
+func (r Report) Finish() Report {
+	r.FinishedAt = time.Now().UTC()
+	if r.Usage.Wall == 0 {
+		r.Usage.Wall = r.FinishedAt.Sub(r.StartedAt)
+	}
+	return r
+}

@@ -1,0 +1,180 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/encoded"
+)
+
+// Redaction is what stands in the place of a secret.
+const Redaction = "[redacted]"
+
+// Redact returns the canonical JSON of an input with secrets replaced by
+// Redaction, and the JSON Pointers (RFC 6901) of what was replaced, sorted:
+// the values at the pointers that the tool declares, and whatever has the form
+// of a well-known key, in values and in the names of members, plain or in base64.
+// Without any, it returns input itself.
+func Redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []string, error) {
+	if len(input) == 0 || len(secretPaths) == 0 && clean(input) && canonical.Valid(input) {
+		return input, nil, nil
+	}
+	return redact(input, secretPaths)
+}
+
+// clean reports whether no string of a JSON text can hold the form of a key:
+// none of the hints stands in it, plain or in base64, and no escape that could
+// spell one.
+func clean(text []byte) bool {
+	if bytes.Contains(text, []byte(`\u`)) {
+		return false
+	}
+	if escapedWithin(text) {
+		text = unescaped(text)
+	}
+	return !hinted(text) && !hintedWithin(text, encodedRounds)
+}
+
+// escapedWithin reports whether base64 may go on behind an escape: one of a slash, or of
+// a line end. No other escape stands for what may be in base64, and none for what may be
+// in a hint.
+func escapedWithin(text []byte) bool {
+	for {
+		at := bytes.IndexByte(text, '\\')
+		if at < 0 || at+1 == len(text) {
+			return false
+		}
+		switch text[at+1] {
+		case '/':
+			return true
+		case 'n', 'r':
+			if at >= encoded.WrapFrom && encoded.Dense(text[at-encoded.WrapFrom:at]) {
+				return true
+			}
+		}
+		text = text[at+2:]
+	}
+}
+
+// unescaped undoes the escapes of JSON that have one letter. A stretch of base64 then
+// stands in the text as it stands in its strings.
+func unescaped(text []byte) []byte {
+	const letters, meanings = "bfnrt", "\b\f\n\r\t"
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		b := text[i]
+		if b == '\\' && i+1 < len(text) {
+			i++
+			b = text[i]
+			if n := strings.IndexByte(letters, b); n >= 0 {
+				b = meanings[n]
+			}
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// redact is Redact for a text that may hold a secret.
+func redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []string, error) {
+	dec := json.NewDecoder(bytes.NewReader(input))
+	dec.UseNumber()
+	var value any
+	if err := dec.Decode(&value); err != nil {
+		return nil, nil, fmt.Errorf("reading JSON to redact: %w", err)
+	}
+	r := redactor{declared: secretPaths}
+	value = r.walk("", value)
+	if len(r.found) == 0 {
+		return input, nil, nil
+	}
+	for i, pointer := range r.found {
+		r.found[i] = RedactText(pointer) // it holds the names of members
+	}
+	slices.Sort(r.found)
+	text, err := canonical.Marshal(value)
+	return text, slices.Compact(r.found), err
+}
+
+type redactor struct {
+	// declared are the SecretPaths of the tool.
+	declared []string
+	found    []string
+}
+
+func (r *redactor) walk(pointer string, value any) any {
+	if r.hides(pointer) {
+		r.found = append(r.found, pointer)
+		return Redaction
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return r.object(pointer, v)
+	case []any:
+		for i, member := range v {
+			v[i] = r.walk(pointer+"/"+strconv.Itoa(i), member)
+		}
+	case string:
+		return r.text(pointer, v)
+	}
+	return value
+}
+
+// hides reports whether the tool declares a pointer, or all members of what it is in
+// without excepting it.
+func (r *redactor) hides(pointer string) bool {
+	if slices.Contains(r.declared, pointer) {
+		return true
+	}
+	within := pointer[:strings.LastIndexByte(pointer, '/')+1]
+	return within != "" && slices.Contains(r.declared, within+"*") && !slices.Contains(r.declared, "!"+pointer)
+}
+
+// PathsBelow are SecretPaths of a value that stands at a pointer of another one.
+func PathsBelow(pointer string, secretPaths []string) []string {
+	below := make([]string, len(secretPaths))
+	for i, path := range secretPaths {
+		if excepted, ok := strings.CutPrefix(path, "!"); ok {
+			below[i] = "!" + pointer + excepted
+		} else {
+			below[i] = pointer + path
+		}
+	}
+	return below
+}
+
+// object redacts the members and their names: a name is text like any other.
+func (r *redactor) object(pointer string, members map[string]any) map[string]any {
+	out := make(map[string]any, len(members))
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		at := pointer + "/" + escapePointer(name)
+		shown := r.text(at, name)
+		for n := 2; shown != name && taken(shown, out, members); n++ {
+			shown = RedactText(name) + " " + strconv.Itoa(n)
+		}
+		out[shown] = r.walk(at, members[name])
+	}
+	return out
+}
+
+// taken reports whether a member has, or will have, that name.
+func taken(name string, objects ...map[string]any) bool {
+	return slices.ContainsFunc(objects, func(o map[string]any) bool {
+		_, there := o[name]
+		return there
+	})
+}
+
+func (r *redactor) text(pointer, text string) string {
+	clean := RedactText(text)
+	if clean != text {
+		r.found = append(r.found, pointer)
+	}
+	return clean
+}

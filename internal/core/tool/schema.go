@@ -1,0 +1,155 @@
+package tool
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+)
+
+// Schema is a compiled JSON Schema (2020-12) of a tool's input. It is safe for
+// concurrent use.
+type Schema struct {
+	resolved *jsonschema.Resolved
+	// plain says of most values that they fit; nil for a schema that is not plain.
+	plain *plain
+	// effort is what a check costs; nil for a schema that is plain.
+	effort *effort
+	// document is the schema as JSON, nil where no key can be unknown: plainly closed schemas
+	// refuse unknown keys.
+	document any
+}
+
+// CompileSchema compiles the input schema of a tool. The schema must be a JSON
+// object with type "object", refer to nothing outside itself, and have no
+// reference that leads back to itself without descending into the input: such
+// a schema would never end. Errors carry reason.InvalidInput.
+func CompileSchema(text json.RawMessage) (*Schema, error) {
+	if len(text) > canonical.MaxSize {
+		return nil, reason.Errorf(reason.InputTooLarge, "input schema is larger than %d bytes", canonical.MaxSize)
+	}
+	var document any
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "reading input schema: %w", err)
+	}
+	if err := checkReferences(document); err != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "input schema: %w", err)
+	}
+	return compileChecked(text, document, &jsonschema.ResolveOptions{ValidateDefaults: true})
+}
+
+// CompileInput compiles what calls of a tool are checked against (CheckedSchema).
+func (d Descriptor) CompileInput() (*Schema, error) {
+	if d.Executor != MCPUpstream {
+		return CompileSchema(d.InputSchema)
+	}
+	text, err := d.CheckedSchema()
+	if err != nil {
+		return nil, err
+	}
+	var document any
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, fmt.Errorf("reading the schema of %s: %w", d.Name, err)
+	}
+	return compileChecked(text, document, nil) // its references are those of Checkable
+}
+
+// CheckedSchema is the schema that calls are checked against: for tools of upstream servers
+// the part of theirs that can be checked here.
+func (d Descriptor) CheckedSchema() (json.RawMessage, error) {
+	if d.Executor != MCPUpstream {
+		return d.InputSchema, nil
+	}
+	text, _, err := Checkable(d.InputSchema)
+	return text, err
+}
+
+// compileChecked compiles a schema whose references were checked.
+func compileChecked(text []byte, document any, options *jsonschema.ResolveOptions) (*Schema, error) {
+	var root jsonschema.Schema
+	if err := json.Unmarshal(text, &root); err != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "reading input schema: %w", err)
+	}
+	if root.Type != "object" {
+		return nil, reason.Errorf(reason.InvalidInput, `input schema: the top level must have "type": "object"`)
+	}
+	resolved, err := root.Resolve(options)
+	if err != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "resolving input schema: %w", err)
+	}
+	top := root
+	if top.Schema == draft2020 {
+		top.Schema = ""
+	}
+	s := &Schema{resolved: resolved, plain: plainOf(&top)}
+	if s.plain == nil {
+		s.effort = (&efforts{root: document, places: map[string]*effort{}}).at("")
+	}
+	if s.plain == nil || !s.plain.refusesUnknown() {
+		s.document = document
+	}
+	return s, nil
+}
+
+// validate checks a decoded value and turns the first fault into an error that
+// names its JSON Pointer.
+func (s *Schema) validate(value any) error {
+	if s.plain != nil && s.plain.fits(value) {
+		return nil
+	}
+	if s.effort != nil {
+		if err := s.affordable(value); err != nil {
+			return err
+		}
+	}
+	return s.validateFully(value)
+}
+
+// validateFully is validate by the library.
+func (s *Schema) validateFully(value any) error {
+	err := s.resolved.Validate(value)
+	if err == nil {
+		return nil
+	}
+	found := explain(s.resolved.Schema(), value, "")
+	if found == nil {
+		found = &fault{message: plainError(err)}
+	}
+	return found.err()
+}
+
+// checkKeys refuses keys that another reader could take for others.
+func (s *Schema) checkKeys(value any) error {
+	if s.document == nil {
+		return nil
+	}
+	c := &keyChecker{root: s.document, known: map[string]*members{}, left: mostSteps + mostStepsPerValue*valuesIn(value)}
+	if found := c.check(value, []string{""}, ""); found != nil {
+		return found.err()
+	}
+	return nil
+}
+
+// err is the error for a fault.
+func (f *fault) err() error {
+	refused := reason.Errorf(cmp.Or(f.code, reason.InvalidInput), "%s: %s", pointerName(f.pointer), f.message).
+		WithField("pointer", f.pointer)
+	if f.remedy != "" {
+		refused = refused.WithRemedy("%s", f.remedy)
+	}
+	if f.hint != "" {
+		refused = refused.WithRemedy("Did you mean %q?", f.hint)
+	}
+	return refused
+}
+
+func pointerName(pointer string) string {
+	if pointer == "" {
+		return "input"
+	}
+	return fmt.Sprintf("input at %s", pointer)
+}

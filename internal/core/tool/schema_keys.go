@@ -1,0 +1,186 @@
+package tool
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+)
+
+// keyChecker refuses keys of an input that two readers could take for different ones. Many
+// decoders, that of Go among them, match keys without regard to case: a key that policy and
+// people read as unknown would be a declared property to the executor. Where the schema
+// declares or requires properties of an object, no key may fold to a declared one without being equal to
+// it, and no two keys may fold alike (simple case folding of Unicode, CaseFolding.txt). Other
+// objects are maps, whose keys are compared exactly.
+//
+// What applies to an object is looked for in every branch of the schema, also in those that
+// the object does not match: an executor need not decide by the same branch.
+type keyChecker struct {
+	root any
+	// known has the members of each list of schemas, by their places.
+	known map[string]*members
+	// left are the places that it may still look at.
+	left int
+}
+
+// members is what several schemas that apply to one value say of its members.
+type members struct {
+	// declared are the places of the properties by name, and folded their names by folded
+	// name.
+	declared map[string][]string
+	folded   map[string]string
+	others   []otherSchema
+	// items are the places of the schemas of items.
+	items []string
+}
+
+// otherSchema applies to the members that the schema beside it does not declare.
+type otherSchema struct {
+	at       string
+	declared map[string]any
+}
+
+// below returns the places of the schemas of a member.
+func (s *members) below(name string) []string {
+	places := slices.Clone(s.declared[name])
+	for _, other := range s.others {
+		if _, declared := other.declared[name]; !declared {
+			places = append(places, other.at)
+		}
+	}
+	return places
+}
+
+// check returns a fault for the first such key in a value.
+func (c *keyChecker) check(value any, places []string, at string) *fault {
+	if c.left -= 1 + len(places); c.left < 0 {
+		return &fault{pointer: at, code: reason.InputTooLarge, message: "looking for its keys in the schema of the tool takes too many steps", remedy: smallerInput}
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		s := c.membersOf(places)
+		if found := s.checkNames(value, at); found != nil {
+			return found
+		}
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			if found := c.check(value[name], s.below(name), at+"/"+escapePointer(name)); found != nil {
+				return found
+			}
+		}
+	case []any:
+		s := c.membersOf(places)
+		for i, item := range value {
+			if found := c.check(item, s.items, at+"/"+strconv.Itoa(i)); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// checkNames checks the keys of one object.
+func (s *members) checkNames(object map[string]any, at string) *fault {
+	if len(s.declared) == 0 {
+		return nil
+	}
+	seen := make(map[string]string, len(object))
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		folded := canonical.Fold(name)
+		_, declared := s.declared[name]
+		if property, there := s.folded[folded]; there && !declared {
+			return &fault{pointer: at + "/" + escapePointer(name), message: "the key " + show(name) + " differs from the property " + show(property) + " only in case", hint: property}
+		}
+		if before, there := seen[folded]; there {
+			return &fault{pointer: at + "/" + escapePointer(name), message: "the keys " + show(before) + " and " + show(name) + " differ only in case", code: reason.DuplicateKey}
+		}
+		seen[folded] = name
+	}
+	return nil
+}
+
+// membersOf returns what the schemas at places say, with all that apply to the same value.
+func (c *keyChecker) membersOf(places []string) *members {
+	key := fmt.Sprintf("%q", places) // a name may have any character
+	if s := c.known[key]; s != nil {
+		return s
+	}
+	s := &members{declared: map[string][]string{}, folded: map[string]string{}}
+	c.known[key] = s
+	seen := map[string]bool{}
+	for queue := slices.Clone(places); len(queue) > 0; {
+		at := queue[0]
+		queue = queue[1:]
+		if seen[at] {
+			continue
+		}
+		seen[at] = true
+		node, err := lookup(c.root, at)
+		schema, ok := node.(map[string]any)
+		if err != nil || !ok {
+			continue // true, false, or no schema
+		}
+		queue = append(queue, sameValue(schema, at)...)
+		s.add(schema, at)
+	}
+	return s
+}
+
+// The keywords whose schemas apply to members and to items.
+var (
+	memberSchemas  = []string{"additionalProperties", "unevaluatedProperties"}
+	itemSchemas    = []string{"items", "contains", "additionalItems", "unevaluatedItems"}
+	schemasByNames = "patternProperties"
+)
+
+func (s *members) add(schema map[string]any, at string) {
+	properties, _ := schema["properties"].(map[string]any)
+	for name := range properties {
+		s.declare(name, at+"/properties/"+escapePointer(name))
+	}
+	required, _ := schema["required"].([]any)
+	for _, one := range required {
+		if name, ok := one.(string); ok {
+			s.declare(name)
+		}
+	}
+	for _, keyword := range memberSchemas {
+		if _, there := schema[keyword]; there {
+			s.others = append(s.others, otherSchema{at + "/" + keyword, properties})
+		}
+	}
+	patterns, _ := schema[schemasByNames].(map[string]any)
+	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
+		s.others = append(s.others, otherSchema{at: at + "/" + schemasByNames + "/" + escapePointer(pattern)})
+	}
+	for _, keyword := range itemSchemas {
+		switch items := schema[keyword].(type) {
+		case map[string]any:
+			s.items = append(s.items, at+"/"+keyword)
+		case []any: // a tuple of drafts before 2020-12
+			s.items = append(s.items, tuple(at+"/"+keyword, items)...)
+		}
+	}
+	if items, ok := schema["prefixItems"].([]any); ok {
+		s.items = append(s.items, tuple(at+"/prefixItems", items)...)
+	}
+}
+
+// declare adds a property, with the place of its schema if it has one.
+func (s *members) declare(name string, at ...string) {
+	s.declared[name] = append(s.declared[name], at...)
+	// Of properties that fold alike, a message names the first.
+	if before, there := s.folded[canonical.Fold(name)]; !there || name < before {
+		s.folded[canonical.Fold(name)] = name
+	}
+}
+
+func tuple(at string, items []any) (places []string) {
+	for i := range items {
+		places = append(places, at+"/"+strconv.Itoa(i))
+	}
+	return places
+}

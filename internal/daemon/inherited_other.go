@@ -1,7 +1,0 @@
-//go:build !linux
-
-package daemon
-
-// KeepInherited has nothing to do: only Linux hands descriptors down to
-// sandboxes.
-func KeepInherited() error { return nil }

@@ -1,6 +1,0 @@
-package daemon
-
-import "os"
-
-// reloadSignal is none: Windows has no such signal; use `palyra policy reload`.
-var reloadSignal os.Signal

@@ -1,0 +1,160 @@
+package dns
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"palyra/internal/egress"
+)
+
+// Types of questions that dnsmessage has no name for (RFC 1995, RFC 5936).
+const (
+	typeIXFR dnsmessage.Type = 251
+	typeAXFR dnsmessage.Type = 252
+)
+
+// ttl is in seconds. Programs are to ask again rather than to keep an address.
+const ttl = 1
+
+// badVersion is the extended code for an EDNS version that is not known (RFC
+// 6891, section 9).
+const badVersion dnsmessage.RCode = 16
+
+// question is all of a query that matters.
+type question struct {
+	dnsmessage.Question
+	// edns is true when the client speaks it, and then wants to hear it.
+	edns        bool
+	ednsVersion uint8
+}
+
+// answer returns the reply to a message, nil where none is due. It is always
+// small enough for a datagram of any client.
+func (s *Service) answer(query []byte) []byte {
+	var p dnsmessage.Parser
+	asked, err := p.Start(query)
+	if err != nil || asked.Response {
+		return nil
+	}
+	reply := dnsmessage.Message{Header: dnsmessage.Header{
+		ID: asked.ID, Response: true, OpCode: asked.OpCode, RecursionDesired: asked.RecursionDesired, RecursionAvailable: true,
+	}}
+	q, err := parse(&p)
+	switch {
+	case asked.OpCode != 0:
+		reply.RCode = dnsmessage.RCodeNotImplemented
+	case err != nil:
+		reply.RCode = dnsmessage.RCodeFormatError
+	default:
+		s.fill(&reply, q)
+	}
+	packed, err := reply.Pack()
+	if err != nil {
+		return nil
+	}
+	return packed
+}
+
+var errFormat = errors.New("malformed")
+
+// parse reads a query: one question, and nothing else but the options of EDNS.
+func parse(p *dnsmessage.Parser) (question, error) {
+	var q question
+	var err error
+	if q.Question, err = p.Question(); err != nil {
+		return q, err
+	}
+	if _, err := p.Question(); !errors.Is(err, dnsmessage.ErrSectionDone) {
+		return q, errFormat
+	}
+	if _, err := p.AnswerHeader(); !errors.Is(err, dnsmessage.ErrSectionDone) {
+		return q, errFormat
+	}
+	if _, err := p.AuthorityHeader(); !errors.Is(err, dnsmessage.ErrSectionDone) {
+		return q, errFormat
+	}
+	for {
+		header, err := p.AdditionalHeader()
+		switch {
+		case errors.Is(err, dnsmessage.ErrSectionDone):
+			return q, nil
+		case err != nil:
+			return q, err
+		case header.Type != dnsmessage.TypeOPT || q.edns || header.Name.String() != ".":
+			return q, errFormat
+		}
+		q.edns, q.ednsVersion = true, uint8(header.TTL>>16&0xff)
+		if err := p.SkipAdditional(); err != nil {
+			return q, err
+		}
+	}
+}
+
+// fill answers a question. It is repeated letter by letter, for some clients
+// look at the case, and so is the name in the answer.
+func (s *Service) fill(reply *dnsmessage.Message, q question) {
+	reply.Questions = []dnsmessage.Question{q.Question}
+	code, body := badVersion, dnsmessage.ResourceBody(nil)
+	if q.ednsVersion == 0 {
+		code, body = s.resolve(q.Question)
+	}
+	reply.RCode = code & 0xf
+	if body != nil {
+		header := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: ttl}
+		reply.Answers = []dnsmessage.Resource{{Header: header, Body: body}}
+	}
+	if q.edns {
+		var options dnsmessage.ResourceHeader
+		if options.SetEDNS0(mostQuery, code, false) == nil {
+			reply.Additionals = []dnsmessage.Resource{{Header: options, Body: &dnsmessage.OPTResource{}}}
+		}
+	}
+}
+
+// resolve decides over a question. What there is none of, of a name that there
+// is, has an empty answer.
+func (s *Service) resolve(q dnsmessage.Question) (dnsmessage.RCode, dnsmessage.ResourceBody) {
+	host, err := egress.CanonicalHost(q.Name.String())
+	if _, isAddress := host.Addr(); err != nil || isAddress {
+		s.refuse(egress.Host{}, egress.ReasonUnlisted)
+		return dnsmessage.RCodeNameError, nil
+	}
+	if q.Class != dnsmessage.ClassINET {
+		s.refuse(host, egress.ReasonQueryType)
+		return dnsmessage.RCodeRefused, nil
+	}
+	local := isLocal(host)
+	if why := s.check(host); !local && why != "" {
+		s.refuse(host, why)
+		return dnsmessage.RCodeNameError, nil
+	}
+	switch q.Type {
+	case dnsmessage.TypeA, dnsmessage.TypeAAAA:
+	case dnsmessage.TypeTXT, dnsmessage.TypePTR, dnsmessage.TypeALL, typeAXFR, typeIXFR:
+		s.refuse(host, egress.ReasonQueryType)
+		return dnsmessage.RCodeRefused, nil
+	default:
+		return dnsmessage.RCodeSuccess, nil
+	}
+	four, six := netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
+	if !local {
+		var ok bool
+		if four, six, ok = s.addresses(host); !ok {
+			s.refuse(host, egress.ReasonBudgetNames)
+			return dnsmessage.RCodeRefused, nil
+		}
+	}
+	if q.Type == dnsmessage.TypeA {
+		return dnsmessage.RCodeSuccess, &dnsmessage.AResource{A: four.As4()}
+	}
+	return dnsmessage.RCodeSuccess, &dnsmessage.AAAAResource{AAAA: six.As16()}
+}
+
+// isLocal is true of the names that mean the sandbox itself (RFC 6761, section
+// 6.3). Nobody is asked about them, and nothing leaves by them.
+func isLocal(h egress.Host) bool {
+	return h.String() == "localhost" || strings.HasSuffix(h.String(), ".localhost")
+}

@@ -1,0 +1,132 @@
+package dns
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"net/netip"
+
+	"palyra/internal/egress"
+)
+
+// mostNames is how many names a program may learn addresses of.
+const mostNames = 4096
+
+// pool gives every name one address of either family, for good: the same
+// number in 198.18.0.0/15, which is for tests between networks and routed
+// nowhere (RFC 2544), and in a prefix below fd00::/8 (RFC 4193). The prefix, and
+// where the numbers begin in 198.18.0.0/15, are random, so that no address that
+// is really used somewhere is taken for a name, but by a rare chance.
+type pool struct {
+	// hosts have their index plus one as their number.
+	hosts   []egress.Host
+	numbers map[egress.Host]uint32
+
+	begin   uint32
+	prefix6 netip.Prefix
+}
+
+const bits6 = 96
+
+var prefix4 = netip.MustParsePrefix("198.18.0.0/15")
+
+// most4 is the last number that there is an address for in prefix4, and a mask.
+const most4 = 1<<17 - 1
+
+func newPool() pool {
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	random[0] = 0xfd
+	prefix, _ := netip.AddrFrom16(random).Prefix(bits6) // it has that many bits
+	return pool{numbers: map[egress.Host]uint32{}, begin: binary.BigEndian.Uint32(random[12:]) & most4, prefix6: prefix}
+}
+
+// number returns that of a host, and whether it is new; 0 when there are too
+// many.
+func (p *pool) number(h egress.Host) (n uint32, isNew bool) {
+	if n, ok := p.numbers[h]; ok {
+		return n, false
+	}
+	if len(p.hosts) == mostNames {
+		return 0, false
+	}
+	p.hosts = append(p.hosts, h)
+	n = uint32(len(p.hosts)) // at most mostNames
+	p.numbers[h] = n
+	return n, true
+}
+
+// addresses returns those of a number. In 198.18.0.0/15 the first follows the
+// last.
+func (p *pool) addresses(n uint32) (netip.Addr, netip.Addr) {
+	a, b := prefix4.Addr().As4(), p.prefix6.Addr().As16()
+	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|(p.begin+n)&most4)
+	binary.BigEndian.PutUint32(b[12:], n)
+	return netip.AddrFrom4(a), netip.AddrFrom16(b)
+}
+
+// lookup is the reverse.
+func (p *pool) lookup(addr netip.Addr) (egress.Host, bool) {
+	addr = addr.Unmap()
+	var n uint32
+	switch {
+	case prefix4.Contains(addr):
+		a := addr.As4()
+		n = (binary.BigEndian.Uint32(a[:]) - p.begin) & most4
+	case p.prefix6.Contains(addr):
+		a := addr.As16()
+		n = binary.BigEndian.Uint32(a[12:])
+	}
+	if n == 0 || uint64(n) > uint64(len(p.hosts)) {
+		return egress.Host{}, false
+	}
+	return p.hosts[n-1], true
+}
+
+// Lookup returns the name whose address this is, and false for an address that
+// was given to none.
+func (s *Service) Lookup(addr netip.Addr) (egress.Host, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pool.lookup(addr)
+}
+
+// addresses returns those of a name, new ones for a new name, and false when
+// there are too many names.
+func (s *Service) addresses(h egress.Host) (netip.Addr, netip.Addr, bool) {
+	s.mu.Lock()
+	n, isNew := s.pool.number(h)
+	s.mu.Unlock()
+	if isNew {
+		s.note(h, egress.VerdictAllowed, "")
+	}
+	v4, v6 := s.pool.addresses(n)
+	return v4, v6, n != 0
+}
+
+// refusal is why a name was refused.
+type refusal struct {
+	host   egress.Host
+	reason string
+}
+
+// refuse notes that a name was refused, and notes it once: a resolver asks for
+// addresses of both families, and asks again. What is no host has no name in
+// the log.
+func (s *Service) refuse(h egress.Host, reason string) {
+	s.mu.Lock()
+	r := refusal{h, reason}
+	known := s.noted[r]
+	if len(s.noted) < mostNames {
+		s.noted[r] = true
+	}
+	s.mu.Unlock()
+	if !known {
+		s.note(h, egress.VerdictDenied, reason)
+	}
+}
+
+func (s *Service) note(h egress.Host, verdict, reason string) {
+	e := s.log.Begin(egress.LegName, egress.Target{Host: h})
+	e.Decide(verdict, reason, egress.Rule{}, netip.Addr{})
+	e.End()
+}

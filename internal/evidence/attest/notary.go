@@ -1,0 +1,239 @@
+package attest
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/dsse"
+)
+
+// NotaryConfig is what a notary is made of.
+type NotaryConfig struct {
+	// Signer holds an Ed25519 key.
+	Signer crypto.Signer
+	// Chain is the notary's certificate, then its issuers, the root last.
+	Chain []*x509.Certificate
+	// Gateway names the gateway in each attestation: its trust domain.
+	Gateway string
+	// Past are earlier certificates, so that the key set still covers what
+	// they signed. It may be empty.
+	Past []PastKey
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// PastKey is a certificate that no longer signs.
+type PastKey struct {
+	Chain []*x509.Certificate
+	// RetiredAt is when the key stopped signing; zero when the key went on
+	// with a newer certificate.
+	RetiredAt time.Time
+}
+
+// Envelope is one attestation, ready to be stored and sent.
+type Envelope struct {
+	// ID is the attestation's ULID.
+	ID string
+	// JSON is the DSSE envelope in RFC 8785 form.
+	JSON []byte
+	// SHA256 is the lower-case hex digest of JSON.
+	SHA256 string
+	// said is what the notary of this process signed; nil when only JSON says it.
+	said *Statement
+}
+
+// Statement is what the envelope says. Of one that this process signed nothing is
+// read again; any other proves nothing, as Read.
+func (e Envelope) Statement() (Statement, error) {
+	if e.said != nil {
+		return *e.said, nil
+	}
+	return Read(e.JSON)
+}
+
+// NamesFiles reports whether the statement has digests of files: of those that the call was
+// bound to, or that it wrote. It is true for a statement that cannot be read.
+func (e Envelope) NamesFiles() bool {
+	s, err := e.Statement()
+	return err != nil || len(s.Predicate.Inputs.Files)+len(s.Predicate.Outputs.Files) > 0
+}
+
+// Notary signs attestations. It is safe for concurrent use.
+type Notary struct {
+	gateway string
+	now     func() time.Time
+
+	mu      sync.RWMutex
+	current seal
+	past    []PastKey
+}
+
+// seal is a key with the certificate that vouches for it.
+type seal struct {
+	signer crypto.Signer
+	keyID  string
+	chain  []*x509.Certificate
+	window window
+}
+
+// NewNotary checks that the key is Ed25519, that the certificate is its own,
+// and that the chain leads to its root.
+func NewNotary(c NotaryConfig) (*Notary, error) {
+	if c.Gateway == "" {
+		return nil, errors.New("making notary: it needs the gateway's name")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	s, err := newSeal(c.Signer, c.Chain)
+	if err != nil {
+		return nil, fmt.Errorf("making notary: %w", err)
+	}
+	n := &Notary{gateway: c.Gateway, now: c.Now, current: s, past: slices.Clone(c.Past)}
+	if _, err := NewVerifier(n.KeySet()); err != nil {
+		return nil, fmt.Errorf("making notary: %w", err)
+	}
+	return n, nil
+}
+
+func newSeal(signer crypto.Signer, chain []*x509.Certificate) (seal, error) {
+	if signer == nil {
+		return seal{}, errors.New("there is no signer")
+	}
+	pub, ok := signer.Public().(ed25519.PublicKey)
+	if !ok {
+		return seal{}, fmt.Errorf("the signer's key is %T, want Ed25519", signer.Public())
+	}
+	if len(chain) < 2 {
+		return seal{}, errors.New("the certificate chain needs the notary's certificate first and the root last")
+	}
+	if !pub.Equal(chain[0].PublicKey) {
+		return seal{}, errors.New("the certificate is for another key")
+	}
+	w, err := verifyChain(chain, notaryPath)
+	if err != nil {
+		return seal{}, err
+	}
+	id, err := keyID(chain[0])
+	if err != nil {
+		return seal{}, err
+	}
+	s := seal{signer: signer, keyID: id, chain: chain, window: w}
+	return s, s.tryOut(pub)
+}
+
+// tryOut signs once, so that a signer that cannot sign is found at start and
+// not after a call has run.
+func (s seal) tryOut(pub ed25519.PublicKey) error {
+	msg := []byte("palyra notary self-test")
+	sig, err := s.signer.Sign(rand.Reader, msg, crypto.Hash(0))
+	if err != nil {
+		return fmt.Errorf("trying the signer: %w", err)
+	}
+	if !ed25519.Verify(pub, msg, sig) {
+		return errors.New("the signer's signature does not verify")
+	}
+	return nil
+}
+
+// Use continues with another certificate or key, as after a renewal or a
+// rotation. The one before stays in the key set; when the key is a new one,
+// the old one counts as retired now.
+func (n *Notary) Use(signer crypto.Signer, chain []*x509.Certificate) error {
+	next, err := newSeal(signer, chain)
+	if err != nil {
+		return fmt.Errorf("changing the notary's key: %w", err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !next.chain[len(next.chain)-1].Equal(n.current.chain[len(n.current.chain)-1]) {
+		return errors.New("changing the notary's key: the new chain has another root")
+	}
+	if next.chain[0].Equal(n.current.chain[0]) {
+		return nil
+	}
+	old := PastKey{Chain: n.current.chain}
+	if next.keyID != n.current.keyID {
+		old.RetiredAt = n.now().UTC()
+		retire(n.past, n.current.chain[0], old.RetiredAt)
+	}
+	n.past = append(n.past, old)
+	n.current = next
+	return nil
+}
+
+// retire marks the earlier certificates of a key that signs no more.
+func retire(past []PastKey, c *x509.Certificate, at time.Time) {
+	for i := range past {
+		if past[i].RetiredAt.IsZero() && bytes.Equal(past[i].Chain[0].RawSubjectPublicKeyInfo, c.RawSubjectPublicKeyInfo) {
+			past[i].RetiredAt = at
+		}
+	}
+}
+
+// Sign builds and signs the attestation of one execution. Its error has the
+// reason AttestationFailed; the caller must then fail the call.
+func (n *Notary) Sign(_ context.Context, x Execution) (Envelope, error) {
+	// The time is taken under the lock: a key that Use retires meanwhile
+	// never signs a later time than its retirement.
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	at := n.now().UTC()
+	if !n.current.window.holds(at) {
+		return Envelope{}, reason.Errorf(reason.AttestationFailed,
+			"the notary's certificate is valid from %s to %s and it is %s", stamp(n.current.window.from), stamp(n.current.window.to), stamp(at)).
+			WithRemedy("Correct the clock, or restart palyrad so that it renews the certificate.")
+	}
+	s, err := x.statement(n.gateway, at)
+	if err != nil {
+		return Envelope{}, reason.Errorf(reason.AttestationFailed, "attesting proposal %s: %w", x.ProposalID, err)
+	}
+	payload, err := canonical.Marshal(s)
+	if err != nil {
+		return Envelope{}, fmt.Errorf("attesting proposal %s: %w", x.ProposalID, err)
+	}
+	// Before it is signed: what the journal redacts afterwards has no signature.
+	signed, _, err := tool.Redact(payload, nil)
+	if err != nil {
+		return Envelope{}, fmt.Errorf("attesting proposal %s: %w", x.ProposalID, err)
+	}
+	text, err := dsse.Sign(PayloadType, signed, n.current.keyID, n.current.signer)
+	if err != nil {
+		return Envelope{}, reason.Errorf(reason.AttestationFailed, "signing the attestation of proposal %s: %w", x.ProposalID, err)
+	}
+	sum := sha256.Sum256(text)
+	out := Envelope{ID: x.AttestationID, JSON: text, SHA256: hex.EncodeToString(sum[:])}
+	// What was redacted, and a text that was no UTF-8, is not in the envelope as it is here.
+	if bytes.Equal(signed, payload) && !bytes.Contains(payload, []byte(replacement)) {
+		out.said = &s
+	}
+	return out, nil
+}
+
+// replacement stands in JSON for what is no UTF-8.
+const replacement = "\uFFFD"
+
+// keyID is the id of the certificate's key.
+func keyID(c *x509.Certificate) (string, error) {
+	pub, ok := c.PublicKey.(ed25519.PublicKey)
+	if !ok {
+		return "", fmt.Errorf("the certificate's key is %T, want Ed25519", c.PublicKey)
+	}
+	return dsse.KeyID(pub), nil
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

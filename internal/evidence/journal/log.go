@@ -1,0 +1,342 @@
+package journal
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+)
+
+// When a checkpoint is made.
+const (
+	// CheckpointEvery is how many events may pass without one.
+	CheckpointEvery = 1000
+	// CheckpointAfter is how long an event waits for one.
+	CheckpointAfter = 60 * time.Second
+	// retryAfter is the pause after a checkpoint that could not be written.
+	retryAfter = 5 * time.Second
+)
+
+// Options configure a Log.
+type Options struct {
+	// Key signs checkpoints and exports; its name is the gateway's id.
+	Key *Key
+	// Keys are Key's and earlier keys with the sizes that they sign for. Without
+	// them Key signs for all.
+	Keys []SigningKey
+	// Logger hears of checkpoints that could not be made; nil discards.
+	Logger *slog.Logger
+}
+
+// Log is the journal over a Store. It is safe for concurrent use.
+type Log struct {
+	store   Store
+	gateway string
+	logger  *slog.Logger
+
+	mu    sync.Mutex
+	key   *Key
+	keys  []SigningKey // the one that signs first
+	known note.Verifiers
+	last  int64 // sequence number of the newest checkpoint event, -1 unknown
+}
+
+// New returns the journal over a store.
+func New(store Store, opts Options) (*Log, error) {
+	keys := opts.Keys
+	if len(keys) == 0 {
+		keys = []SigningKey{{Verifier: opts.Key.Verifier()}}
+	}
+	if keys[0].Verifier != opts.Key.Verifier() || keys[0].Last != 0 {
+		return nil, fmt.Errorf("opening the journal: the key that signs is not the first of its keys, or was replaced")
+	}
+	known, err := NewSigners(keys...)
+	if err != nil {
+		return nil, err
+	}
+	logger := opts.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Log{store: store, gateway: opts.Key.Name(), key: opts.Key, keys: keys, known: known, logger: logger, last: -1}, nil
+}
+
+// Gateway returns the gateway's id.
+func (l *Log) Gateway() string { return l.gateway }
+
+// Keys returns the verifier keys in text form, the one that signs first.
+func (l *Log) Keys() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return texts(l.keys)
+}
+
+func texts(keys []SigningKey) []string {
+	out := make([]string, len(keys))
+	for i, k := range keys {
+		out[i] = k.Verifier
+	}
+	return out
+}
+
+func (l *Log) verifiers() note.Verifiers {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known
+}
+
+// Head returns the newest durable head.
+func (l *Log) Head() Head { return l.store.Head() }
+
+// Append appends events and returns them when they are durable. A failed
+// append MUST fail the operation that asked for it.
+func (l *Log) Append(ctx context.Context, drafts ...event.Draft) ([]Event, error) {
+	return l.store.Append(ctx, drafts...)
+}
+
+// Record appends one event, whose payload it makes canonical.
+func (l *Log) Record(ctx context.Context, code event.Code, actor, subject string, payload any) error {
+	draft, err := event.DraftOf(code, actor, subject, payload)
+	if err != nil {
+		return err
+	}
+	_, err = l.Append(ctx, draft)
+	return err
+}
+
+// Get returns one event, or reason.NotFound.
+func (l *Log) Get(ctx context.Context, seq int64) (Event, error) {
+	if seq < 1 {
+		return Event{}, reason.Errorf(reason.InvalidInput, "sequence numbers begin at 1, got %d", seq)
+	}
+	page, err := l.store.Events(ctx, Filter{After: seq - 1, UpTo: seq, Limit: 1})
+	if err != nil {
+		return Event{}, err
+	}
+	if len(page) == 0 {
+		return Event{}, reason.Errorf(reason.NotFound, "there is no event %d", seq)
+	}
+	return page[0], nil
+}
+
+// List returns a page of the events that match the filter.
+func (l *Log) List(ctx context.Context, f Filter) ([]Event, error) { return l.store.Events(ctx, f) }
+
+// Follow calls fn for every event after a sequence number, in order, without
+// gap or repeat, and goes on with new events as they become durable. It ends
+// with fn's error, ctx's, or reason.ShuttingDown when the store closes.
+func (l *Log) Follow(ctx context.Context, after int64, fn func(Event) error) error {
+	for {
+		if err := l.Wait(ctx, after); err != nil {
+			return err
+		}
+		var err error
+		if after, err = l.CatchUp(ctx, after, fn); err != nil {
+			return err
+		}
+	}
+}
+
+// Wait returns when the head is past a sequence number, with ctx's error, or with
+// reason.ShuttingDown when the store closes. Who can bear to be late waits for several
+// events at a time: each wake-up costs the call that caused it.
+func (l *Log) Wait(ctx context.Context, past int64) error { return l.store.Wait(ctx, past) }
+
+// CatchUp calls fn for every event after a sequence number that is durable now, in
+// order, without gap or repeat. It returns the number of the last that fn took, and
+// ends early with fn's error or ctx's.
+func (l *Log) CatchUp(ctx context.Context, after int64, fn func(Event) error) (int64, error) {
+	for head := l.Head().Seq; after < head; {
+		page, err := l.page(ctx, after)
+		if err != nil {
+			return after, err
+		}
+		for _, e := range page {
+			if e.Seq != after+1 {
+				return after, corrupt(after+1, "the event is missing")
+			}
+			if err := fn(e); err != nil {
+				return after, err
+			}
+			after = e.Seq
+		}
+		if err := ctx.Err(); err != nil {
+			return after, err
+		}
+	}
+	return after, nil
+}
+
+// page returns events after a sequence number that the head is past, at least one.
+func (l *Log) page(ctx context.Context, after int64) ([]Event, error) {
+	if page, ok := l.store.Recent(after); ok && len(page) > 0 {
+		return page, nil
+	}
+	page, err := l.store.Events(ctx, Filter{After: after})
+	if err == nil && len(page) == 0 {
+		err = corrupt(after+1, "the event is missing")
+	}
+	return page, err
+}
+
+// Verify verifies the chain from a sequence number to the head: every event
+// and link. VerifyFull also verifies checkpoints and tree.
+func (l *Log) Verify(ctx context.Context, from int64) error {
+	return verifyChain(ctx, l.store, max(from-1, 0), l.store.Head(), nil)
+}
+
+// VerifyFull is VerifyAll over this journal with its own keys.
+func (l *Log) VerifyFull(ctx context.Context, remembered ...Checkpoint) (Summary, error) {
+	return VerifyAll(ctx, l.store, l.Gateway(), l.verifiers(), remembered...)
+}
+
+// ParseCheckpoint opens a checkpoint of this gateway, by any of its keys.
+func (l *Log) ParseCheckpoint(text string) (Checkpoint, error) {
+	return ParseCheckpoint(text, l.Gateway(), l.verifiers())
+}
+
+// Latest returns the newest journaled checkpoint; its Size is 0 when there is
+// none.
+func (l *Log) Latest(ctx context.Context) (Checkpoint, error) {
+	cp, _, err := l.latest(ctx, l.verifiers())
+	return cp, err
+}
+
+func (l *Log) latest(ctx context.Context, known note.Verifiers) (Checkpoint, int64, error) {
+	page, err := l.store.Events(ctx, Filter{Code: string(event.Checkpoint), Newest: true, Limit: 1})
+	if err != nil || len(page) == 0 {
+		return Checkpoint{}, 0, err
+	}
+	cp, err := eventCheckpoint(&page[0], l.Gateway(), known)
+	return cp, page[0].Seq, err
+}
+
+// Checkpoint journals a signed checkpoint over all events and returns it. When
+// nothing but a checkpoint was journaled since the newest one, that one is
+// returned and nothing is written.
+func (l *Log) Checkpoint(ctx context.Context) (Checkpoint, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.checkpoint(ctx)
+}
+
+// checkpoint is Checkpoint for a caller that holds l.mu.
+func (l *Log) checkpoint(ctx context.Context) (Checkpoint, error) {
+	newest, seq, err := l.latest(ctx, l.known)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	head := l.store.Head()
+	if l.last = seq; head.Seq == seq {
+		return newest, nil
+	}
+	cp, err := l.sign(ctx, l.key, head.Seq)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	payload, err := canonical.Marshal(checkpointPayload{Note: cp.Note, Root: hex.EncodeToString(cp.Root[:]), Size: cp.Size})
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	done, err := l.store.Append(ctx, event.Draft{Code: event.Checkpoint, Actor: Daemon, Payload: payload})
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	l.last = done[0].Seq
+	return cp, nil
+}
+
+// sign makes a checkpoint over the first size events without journaling it.
+func (l *Log) sign(ctx context.Context, key *Key, size int64) (Checkpoint, error) {
+	return signSize(ctx, l.store, key, size)
+}
+
+func signSize(ctx context.Context, src Source, key *Key, size int64) (cp Checkpoint, err error) {
+	err = src.Tree(ctx, size, func(t *Tree) error {
+		root, err := t.Root()
+		if err != nil {
+			return err
+		}
+		cp, err = SignCheckpoint(key, size, root)
+		return err
+	})
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("making a checkpoint: %w", err)
+	}
+	return cp, nil
+}
+
+// Run makes checkpoints until ctx ends or the store closes: after
+// CheckpointEvery events, or CheckpointAfter after an event that is not one.
+// An idle journal does not grow. A checkpoint that cannot be written is tried
+// again; Run returns an error only when the newest one cannot be read.
+func (l *Log) Run(ctx context.Context) error {
+	_, seq, err := l.latest(ctx, l.verifiers())
+	if err != nil {
+		return ended(ctx, err)
+	}
+	l.noteLast(seq)
+	for {
+		last := l.lastSeq()
+		if err := l.store.Wait(ctx, last); err != nil {
+			return ended(ctx, err)
+		}
+		if err := l.waitDue(ctx, last); err != nil {
+			return ended(ctx, err)
+		}
+		if _, err := l.Checkpoint(ctx); err != nil && ctx.Err() == nil {
+			l.logger.ErrorContext(ctx, "checkpoint not written", slog.String("error", err.Error()))
+			pause(ctx, retryAfter)
+		}
+	}
+}
+
+// waitDue waits until a checkpoint is due that follows the one at last.
+func (l *Log) waitDue(ctx context.Context, last int64) error {
+	due, cancel := context.WithTimeout(ctx, CheckpointAfter)
+	defer cancel()
+	err := l.store.Wait(due, last+CheckpointEvery-1)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = ctx.Err() // that the time is over is what was waited for
+	}
+	return err
+}
+
+func (l *Log) noteLast(seq int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = max(l.last, seq)
+}
+
+func (l *Log) lastSeq() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// ended turns the ways in which a loop is told to stop into nil.
+func ended(ctx context.Context, err error) error {
+	told := ctx.Err() != nil || reason.Of(err) == reason.ShuttingDown
+	if told {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,348 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"palyra/internal/core/limit"
+	"palyra/internal/core/tool"
+	"palyra/internal/egress"
+	"palyra/internal/exec/program/injecting"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/workspace"
+)
+
+const processName = "process.run"
+
+// Risk of a program; docs/tools.md has the table.
+const (
+	riskProcess       = 40
+	riskInterpreter   = 15
+	riskDirect        = 10
+	riskCopy          = 5
+	riskOwnExecutable = 10
+	riskLowerRung     = 10
+	riskNetwork       = 20
+	riskHosts         = 10
+)
+
+// process runs one program in the sandbox: the one that a call of process.run names, or
+// the shell of a call of shell.run.
+type process struct {
+	// toolName is whose calls these are, and read decodes the input of one.
+	toolName string
+	read     func(p tool.Proposal) (processInput, *line, error)
+	set      *workspace.Set
+	runner   sandbox.Runner
+	measured sandbox.Status
+	policy   ProcessPolicy
+	lender   Lender
+	version  string
+	most     time.Duration
+	resolver *sandbox.Resolver
+	// turns has a place for each program that may run.
+	turns *limit.Queue
+}
+
+func newProcess(cfg Config) process {
+	policy := cfg.Process
+	policy.Limits = policy.Limits.OrDefault()
+	if len(policy.SearchPath) == 0 {
+		policy.SearchPath = sandbox.SearchPath()
+	}
+	if policy.Toolchains == nil {
+		policy.Toolchains = func() []sandbox.Toolchain { return nil }
+	}
+	if policy.Author == nil {
+		policy.Author = func() sandbox.Author { return sandbox.Author{} }
+	}
+	if policy.Turns == nil {
+		const waiting = 1024
+		policy.Turns = limit.NewQueue(DefaultConcurrent, waiting)
+	}
+	return process{
+		toolName: processName, read: readProcess,
+		set: cfg.Workspaces, runner: cfg.Runner, measured: cfg.Sandbox, policy: policy, lender: cfg.Lender, version: cfg.Version,
+		most: min(policy.Limits.Wall, cfg.MaxTimeout), resolver: new(sandbox.Resolver),
+		turns: policy.Turns,
+	}
+}
+
+// asMeasured is the tool with the sandbox as it is now: one look for a whole plan.
+func (t process) asMeasured() process {
+	if follows, ok := t.runner.(interface{ Status() sandbox.Status }); ok {
+		t.measured = follows.Status()
+	}
+	return t
+}
+
+type processInput struct {
+	Argv []string `json:"argv"`
+	runInput
+}
+
+// runInput is what a call says beside the program: where it runs, with what, and for
+// how long.
+type runInput struct {
+	Workspace   string            `json:"workspace"`
+	Cwd         string            `json:"cwd"`
+	Env         map[string]string `json:"env"`
+	Stdin       *string           `json:"stdin"`
+	StdinBase64 *string           `json:"stdin_base64"`
+	TimeoutMS   int64             `json:"timeout_ms"`
+	ReadOnly    bool              `json:"read_only"`
+	DryRun      bool              `json:"dry_run"`
+	Hosts       []string          `json:"hosts"`
+	Secrets     []string          `json:"secrets"`
+}
+
+func (process) Descriptor() tool.Descriptor {
+	return tool.Descriptor{
+		Name: processName, Title: "Run a program",
+		Description: "Run one program in a sandbox: it reaches the hosts that the operator allows and nothing else, only the workspace (at /workspace) is writable, and the whole " +
+			"process tree ends with the call. argv is passed as it is; there is no shell, so write no pipes, globs or redirections. Programs that start others, " +
+			"such as env and sudo, are refused, and inline code (such as python -c) may be: write the code to a workspace file and run the file. What the program writes " +
+			"goes to a copy and is committed to the workspace when it ends, if policy allows it; changes of git hooks, agent configuration and the like ask a person. " +
+			"The field changes of the result says what became of them, and notes name hosts that it tried to reach in vain. A non-zero exit code is a result.",
+		InputSchema: programSchema(`"argv"`,
+			`"argv": {"type": "array", "minItems": 1, "maxItems": 128, "items": {"type": "string", "maxLength": 131072}, "description": "Program and arguments. The program is a name such as git, an absolute path, or a path in the workspace that has a slash."}`,
+		),
+		Capabilities: []tool.Capability{tool.ProcessExec}, Executor: processExecutor(), Destructive: true,
+	}
+}
+
+// programSchema is the schema of a tool that runs programs: what is its own, and where
+// they run, with what and for how long.
+func programSchema(required string, own ...string) json.RawMessage {
+	return schema(required, append(own,
+		workspaceProperty,
+		`"cwd": {"type": "string", "maxLength": 4096, "description": "Working directory, relative to the workspace. Default: the workspace."}`,
+		`"env": {"type": "object", "maxProperties": 64, "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,127}$"}, "additionalProperties": {"type": "string", "maxLength": 32768}, "description": "Environment variables in addition to PATH, HOME, LANG and TERM. Names that steer loaders or interpreters are refused."}`,
+		`"stdin": {"type": "string", "description": "What the program reads from standard input, as text. Default: nothing."}`,
+		`"stdin_base64": {"type": "string", "description": "The same as base64."}`,
+		`"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 86400000, "description": "Deadline in milliseconds, at which the whole process tree is killed. Default and most: the operator's limit."}`,
+		`"read_only": {"type": "boolean", "description": "Mount the workspace read-only. Default false."}`,
+		`"dry_run": {"type": "boolean", "description": "Run on a copy and commit nothing: the result shows what would change. Default false."}`,
+		`"hosts": {"type": "array", "maxItems": 64, "items": {"type": "string", "maxLength": 300}, "description": "host:port of everything that the program will connect to; it then reaches these and nothing else. Each has to be allowed by the operator. [] for none: the program runs offline. Default: all that the operator allows, which may be none."}`,
+		`"secrets": {"type": "array", "maxItems": 8, "items": {"type": "string", "minLength": 1, "maxLength": 300}, "description": "Secrets that the program needs as they are, by the references that secrets.list has under injectable, such as global/aws. A person is asked about each. The program finds them in the variable or file that is listed there; what it writes shows their names instead. Ask for them only when no placeholder will do. Default: none."}`,
+	)...)
+}
+
+func readProcess(p tool.Proposal) (processInput, *line, error) {
+	in, err := decode[processInput](p.Input)
+	return in, nil, err
+}
+
+func processExecutor() tool.Executor {
+	return executorOn(runtime.GOOS)
+}
+
+// executorOn is what runs programs on a system when nothing stands in for it.
+func executorOn(system string) tool.Executor {
+	switch system {
+	case "darwin":
+		return tool.TierCSeatbelt
+	case "windows":
+		return tool.TierB // a job object bounds a program and isolates nothing
+	}
+	return tool.TierCBubblewrap
+}
+
+func (t process) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
+	t = t.asMeasured()
+	c, err := t.check(ctx, p)
+	if err != nil {
+		return tool.Plan{}, err
+	}
+	return t.plan(c)
+}
+
+// Prepare checks the call once more: the program, its working directory and the
+// files that it names are what starts. The sandbox looks at the program again
+// when it opens it, and pins the files where the workspace is a copy.
+func (t process) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	t = t.asMeasured()
+	c, err := t.check(ctx, p)
+	if err != nil {
+		return tool.Prepared{}, err
+	}
+	plan, err := t.plan(c)
+	run := func(ctx context.Context, call tool.Call) tool.Report { return t.run(ctx, call, c) }
+	return tool.Prepared{Plan: plan, Run: run}, err
+}
+
+func (t process) plan(c command) (tool.Plan, error) {
+	named, err := c.operands()
+	if err != nil {
+		return tool.Plan{}, t.restrict(c, err)
+	}
+	contents, more := c.contents(named.Looked)
+	facts := t.facts(c)
+	return tool.Plan{
+		Contents: contents, Unlisted: more, Named: t.namedFacts(c, facts),
+		Binding: tool.Binding{
+			Cwd: c.location(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders(), injecting.Bound(c.injections)), Executable: c.program.Executable,
+			Operands: named.Operands, SandboxProfile: t.profile(c), Egress: t.reach(c), Parsed: c.parsed(),
+		},
+		Facts: facts,
+		Preview: tool.Preview{
+			Summary: t.summary(c),
+			Notes:   append(named.Notes, t.notes(c)...),
+		},
+		Subject: fmt.Sprintf("%s:%s@%s", t.toolName, c.program.Path, c.name), SubjectCovers: t.anyCall(c), ExactOnly: c.exactOnly(),
+		MaySend: t.maySend(c), UnboundArguments: named.Unbound, Injections: c.injections,
+	}, nil
+}
+
+func (t process) facts(c command) tool.Facts {
+	return tool.Facts{
+		Workspace: c.name, Path: c.cwd, Exec: c.facts(), Shell: c.shellFacts(), Risk: t.risk(c),
+		SandboxTier: t.tier(), SandboxLevel: sandbox.Level(t.policy.Egress, t.measured.Requested, t.measured.Layers),
+		SandboxRung: string(t.measured.Rung), SandboxLayers: slices.Sorted(slices.Values(t.measured.Layers)), SandboxLimits: t.measured.Limits, LandlockABI: t.measured.LandlockABI,
+		WorkspaceMode: string(c.mode), EgressMode: t.policy.Egress.String(), EgressHosts: c.hosts, Secrets: c.secrets(),
+	}
+}
+
+// tier is the measured one; without a measurement no call gets this far.
+func (t process) tier() string { return cmp.Or(string(t.measured.Tier), string(sandbox.TierC)) }
+
+// summary is the command line, where it runs, and what is unusual about it:
+//
+//	git push --force in here, writing to the workspace itself, which may reach github.com:443 and nothing else
+func (t process) summary(c command) string {
+	text := commandLine(c.typed(), shownCommand) + " in " + c.name
+	if c.cwd != "." {
+		text += ":" + c.cwd
+	}
+	switch {
+	case c.in.DryRun:
+		text += ", on a copy that is thrown away"
+	case c.mode == sandbox.Direct:
+		text += ", writing to the workspace itself"
+	}
+	if !t.offline(c) {
+		text += ", " + t.network(c)
+	}
+	if secrets := c.secrets(); len(secrets) > 0 {
+		text += ", with the secrets " + strings.Join(secrets, ", ")
+	}
+	if pairs := c.shownVariables(); len(pairs) > 0 {
+		text += ", setting " + commandLine(pairs, shownCommand)
+	}
+	return text
+}
+
+// anyCall says what a grant for the program covers. It is for the program with
+// whatever arguments and hosts, so that what the operator's rules let it reach is
+// part of it, also where this call asks for less.
+func (t process) anyCall(c command) string {
+	text := fmt.Sprintf("any %s command, any arguments but those that start other programs, without variables that may change what runs, in workspace %s", c.program.Basename, c.name)
+	if t.policy.Egress != egress.Strict || len(t.policy.Reach.Rules.Allow) > 0 {
+		text += ", with the network that programs may use here"
+	}
+	return text
+}
+
+// exactOnly says why a grant for the program would be one for anything.
+func (c command) exactOnly() string {
+	if c.own != "" {
+		return c.own + " is a file of the workspace, which may be another by then"
+	}
+	if why := c.program.RunsAnything(); why != "" {
+		return why
+	}
+	return c.more()
+}
+
+// notes are what the person who approves should know beside the operands.
+func (t process) notes(c command) []string {
+	notes := []string{"Files that the program reads by itself, beyond those named here, are not bound to the approval."}
+	switch {
+	case c.in.DryRun:
+		notes = append(notes, "Nothing that the program changes is committed.")
+	case c.mode == sandbox.CopyOnWrite:
+		notes = append(notes, "What the program changes reaches the workspace only if policy allows the changes when it has ended; by default git hooks, agent configuration and other protected files ask again.")
+	case c.mode == sandbox.Direct:
+		notes = append(notes, "The workspace is writable: the program may change any file of the workspace while it runs. Protected files that exist are pinned, and new ones are put aside only after it has ended.")
+	}
+	if len(c.caches) > 0 {
+		notes = append(notes, "The caches of "+strings.Join(c.caches, ", ")+" are shared with other runs in this workspace, and what is written there is not looked at.")
+	}
+	notes = append(notes, c.namesakes()...)
+	notes = append(notes, c.throughNotes()...)
+	notes = append(notes, c.moreNotes()...)
+	notes = append(notes, c.line.notes()...)
+	notes = append(notes, t.networkNotes(c)...)
+	notes = append(notes, c.injectionNotes()...)
+	if t.lowerRung() {
+		notes = append(notes, fmt.Sprintf("This machine gives less isolation than Tier C: the program runs in Tier %s (%s).", strings.ToUpper(t.tier()), t.measured.Rung))
+	}
+	return notes
+}
+
+// namesakes say which other programs of the same name there are: the one that runs
+// may not be the one that a person means.
+func (c command) namesakes() []string {
+	name := c.in.Argv[0]
+	if c.own != "" || strings.Contains(name, "/") {
+		return nil
+	}
+	found := sandbox.Namesakes(name, c.search, c.toolchains)
+	if len(found) < 2 {
+		return nil
+	}
+	return []string{fmt.Sprintf("There is more than one %s: %s runs, and not %s.", name, c.program.Path, strings.Join(found[1:], " or "))}
+}
+
+// shownToolchains names what of the toolchains is seen inside.
+func (c command) shownToolchains() string {
+	var bins []string
+	for _, chain := range c.toolchains {
+		bins = append(bins, chain.Bins...)
+	}
+	return strings.Join(bins, ":")
+}
+
+// lowerRung reports whether the program gets less than Tier C has on Linux.
+func (t process) lowerRung() bool {
+	return t.measured.Rung != "" && t.measured.Rung != sandbox.Full
+}
+
+// profile names everything of the sandbox that the call or the settings decide.
+func (t process) profile(c command) string {
+	l := c.limits
+	repository := ""
+	if c.repository.dir != "" {
+		repository = " repository=" + c.repository.dir
+	}
+	return fmt.Sprintf("tier=%s rung=%s workspace=%s dry_run=%t caches=%s toolchains=%s required=%s wall_ms=%d cpu_ms=%d memory=%d output=%d processes=%d open_files=%d file_size=%d tmp=%d disk=%d files=%d%s",
+		t.tier(), cmp.Or(string(t.measured.Rung), string(sandbox.Full)), c.mode, c.in.DryRun, strings.Join(c.caches, ","), c.shownToolchains(), strings.Join(t.policy.Required, ","),
+		l.Wall.Milliseconds(), l.CPU.Milliseconds(), l.Memory, l.Output, l.Processes, l.OpenFiles, l.FileSize, l.Tmp, l.Disk, l.Files, repository)
+}
+
+func (t process) risk(c command) int {
+	risk := riskProcess
+	for _, part := range []struct {
+		applies bool
+		risk    int
+	}{
+		{c.program.IsInterpreter(), riskInterpreter},
+		{c.mode == sandbox.Direct, riskDirect},
+		{c.mode == sandbox.CopyOnWrite && !c.in.DryRun, riskCopy},
+		{c.own != "", riskOwnExecutable},
+		{t.lowerRung(), riskLowerRung},
+		{t.policy.Egress != egress.Strict, riskNetwork},
+		{t.granted(c) != nil, riskHosts},
+	} {
+		if part.applies {
+			risk += part.risk
+		}
+	}
+	return min(risk, 100)
+}

@@ -1,0 +1,276 @@
+package builtin
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/egress"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/workspace/overlay"
+)
+
+// runner is a sandbox that behaves: it notes the spec, passes output on as it
+
+// comes, and reports what it is told to.
+
+type runner struct {
+	specs  []sandbox.Spec
+	report sandbox.Report
+	err    error
+	// during happens while the program runs.
+	during func()
+	// layer gives a run its copy, with what the program wrote.
+	layer func() *overlay.Layer
+}
+
+func (r *runner) Probe(context.Context) sandbox.Status { return sandbox.Status{Available: true} }
+
+func (r *runner) Examine(context.Context) []sandbox.Examination { return nil }
+
+func (r *runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
+	r.specs = append(r.specs, s)
+	if r.err != nil {
+		return r.report, r.err
+	}
+	report := r.report
+	report.Started = time.Now()
+	if s.Output != nil {
+		s.Output("stdout", report.Stdout.Head)
+	}
+	if r.during != nil {
+		r.during()
+	}
+	if r.layer != nil {
+		report.Layer = r.layer()
+	}
+	report.Finished = time.Now()
+	report.Backend = "fake 1"
+	return report, ctx.Err()
+}
+
+func exit(code int) *int { return &code }
+
+// TestOwnerIsTheCaller: sandboxes that wait are told apart by whom they are for.
+
+func TestOwnerIsTheCaller(t *testing.T) {
+	t.Parallel()
+	b, r, _ := processBench(t, nil)
+	for i, caller := range []access.Principal{access.Agent("one"), access.Agent("two"), access.User("one")} {
+		p := must.Get(b.propose("process.run", object{"argv": []string{"git"}}))(t)
+		p.Caller.Principal = caller
+		plan := must.Get(b.tools["process.run"].Plan(t.Context(), p))(t)
+		if report := b.run(t.Context(), tool.Call{Proposal: p, Plan: plan}); report.Outcome != tool.Succeeded {
+			t.Errorf("%+v", report)
+		}
+		if got := r.specs[i].Owner; got != caller.String() {
+			t.Errorf("the sandbox of %s is for %q", caller, got)
+		}
+	}
+}
+
+// processBench has a search path with programs of its own.
+
+func processBench(t *testing.T, change func(*Config)) (*bench, *runner, string) {
+	t.Helper()
+	r := &runner{report: sandbox.Report{ExitCode: exit(0), Applied: []string{"network_namespace"}, Requested: []string{"network_namespace"}, Tier: sandbox.TierC, Rung: sandbox.Full}}
+	bin := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
+	for _, name := range []string{"git", "python3.12", "bash", "dash", "tool"} {
+		must.Do(t, os.WriteFile(filepath.Join(bin, name), []byte("\x7fELF"+name), 0o755))
+	}
+	link(t, "python3.12", filepath.Join(bin, "python"))
+	link(t, "bash", filepath.Join(bin, "innocent"))
+	link(t, "dash", filepath.Join(bin, "sh"))
+	b := newBench(t, func(c *Config) {
+		c.Runner = r
+		c.Sandbox = sandbox.Status{
+			Available: true, Tier: sandbox.TierC, Rung: sandbox.Full, Limits: "cgroup_v2",
+			Requested: []string{"network_namespace", "copy_on_write"}, Layers: []string{"network_namespace", "copy_on_write"},
+		}
+		c.Process = ProcessPolicy{Enabled: true, SearchPath: []string{bin}}
+		if change != nil {
+			change(c)
+		}
+	})
+	return b, r, bin
+}
+
+func TestProcessRun(t *testing.T) {
+	t.Parallel()
+	b, r, bin := processBench(t, nil)
+	b.write("src/f.txt", "x")
+	r.report.ExitCode = exit(3)
+	r.report.Stdout = sandbox.Stream{Head: []byte("out\n"), Total: 4, SHA256: "sha256:x"}
+	r.report.Stderr = sandbox.Stream{Head: []byte("\xff"), Tail: []byte("end"), Total: 900, SHA256: "sha256:all", KeptSHA256: "sha256:kept", Truncated: true}
+	in := object{"argv": []string{"git", "log", "f.txt"}, "cwd": "src", "env": object{"B": "2", "A": "1"}, "stdin": "in", "timeout_ms": 5000, "read_only": true}
+	plan := must.Get(b.plan("process.run", in))(t)
+	bind := plan.Binding
+	if bind.Cwd != "default:src" || !slices.Equal(bind.Argv, []string{"git", "log", "f.txt"}) || !slices.Equal(bind.Environment, []string{"A=1", "B=2"}) ||
+		bind.Executable.Path != filepath.Join(bin, "git") || !strings.HasPrefix(bind.Executable.SHA256, "sha256:") || !slices.Equal(bind.Egress, []string{"strict"}) ||
+		!strings.HasPrefix(bind.SandboxProfile, "tier=c rung=full workspace=read_only dry_run=false caches= toolchains= required= wall_ms=5000 ") {
+		t.Errorf("binding %+v", bind)
+	}
+	if len(bind.Operands) != 1 || bind.Operands[0].Path != "src/f.txt" {
+		t.Errorf("operands %+v", bind.Operands)
+	}
+	if plan.Subject != "process.run:"+filepath.Join(bin, "git")+"@default" || plan.Facts.Risk != riskProcess || plan.Facts.Exec.Basename != "git" || plan.Facts.SandboxTier != "c" {
+		t.Errorf("plan %+v", plan)
+	}
+	report, result := b.call(context.Background(), "process.run", in)
+	if report.Outcome != tool.Succeeded || *report.ExitCode != 3 || result["exit_code"] != 3.0 {
+		t.Errorf("a non-zero exit is a result: %+v", report)
+	}
+	if out := result["stdout"].(object); out["content"] != "out\n" || out["encoding"] != "utf-8" {
+		t.Errorf("stdout %v", out)
+	}
+	if out := result["stderr"].(object); out["content"] != "/w==" || out["tail"] != "ZW5k" || out["encoding"] != "base64" || out["truncated"] != true {
+		t.Errorf("stderr %v", out)
+	}
+	if o := report.Outputs; o.StderrSHA256 != "sha256:all" || o.StderrKeptSHA256 != "sha256:kept" || o.StdoutKeptSHA256 != "" || !o.Truncated {
+		t.Errorf("outputs %+v", o)
+	}
+	s := r.specs[0]
+	if s.WorkspaceRoot != b.dir || s.Workspace != sandbox.ReadOnly || s.Cwd != "src" || string(s.Stdin) != "in" || s.Limits.Wall != 5*time.Second || s.Egress != egress.Strict {
+		t.Errorf("spec %+v", s)
+	}
+	if report.Isolation == nil || report.Enforcement.Level != "strict" || report.Executor.Backend != "fake 1" || report.Executor.Tier != "c" {
+		t.Errorf("report %+v", report)
+	}
+}
+
+// TestOperandsChangeDuringTheRun: an attestation must not state a digest of what
+
+// did not run.
+
+// TestOwnProgramsAreNoSystemPrograms: a workspace file has no name that a policy
+
+// gives to a program of the machine, and a copy of a shell is a shell.
+
+// TestNpmIsItsScript: what policies of npm read, as docs/policy.md has it, in the
+
+// layouts of Debian's package and of nodejs.org and nvm, where npm is a link to a
+
+// script for node, and where npm is a script of that name.
+
+// TestModes: the prompt says what a run may change, and the sandbox, facts,
+
+// profile and risk agree with it.
+
+// TestCopiesNeedTheLayer: a machine without overlays runs nothing on a copy, and
+
+// says so before anybody is asked.
+
+// following is a runner whose status follows the machine.
+
+// What the machine gives now counts, and not what it gave at the start.
+
+// TestLowerRungIsAFact: what a machine gives instead of Tier C is never silent.
+
+// TestOrderOfErrors: a call with every fault is refused for the first of them,
+
+// and mending one shows the next.
+
+// TestProcessIsRefusedBeforeAsking: what the probe found missing refuses the
+
+// plan, so that no human is asked about a call that cannot run.
+
+func TestProcessEndings(t *testing.T) {
+	t.Parallel()
+	in := object{"argv": []string{"git"}}
+	t.Run("deadline", func(t *testing.T) {
+		b, r, _ := processBench(t, nil)
+		r.report = sandbox.Report{TimedOut: true, Stdout: sandbox.Stream{Head: []byte("so far")}}
+		report, result := b.call(context.Background(), "process.run", in)
+		if report.Outcome != tool.TimedOut || report.Reason != string(reason.TimedOut) || result["stdout"].(object)["content"] != "so far" ||
+			result["error"].(object)["reason"] != "TIMED_OUT" || report.Enforcement.Level != "none" {
+			t.Errorf("%+v %v", report, result)
+		}
+	})
+	t.Run("quota", func(t *testing.T) {
+		b, r, _ := processBench(t, nil)
+		r.report = sandbox.Report{Quota: sandbox.QuotaMemory}
+		report, result := b.call(context.Background(), "process.run", in)
+		if report.Outcome != tool.Failed || report.Reason != string(reason.QuotaExceeded) || result["quota"] != "memory" {
+			t.Errorf("%+v %v", report, result)
+		}
+	})
+	t.Run("a layer is missing", func(t *testing.T) {
+		b, r, _ := processBench(t, nil)
+		r.report.Requested, r.report.Downgrades = []string{"network_namespace", "landlock"}, []string{"landlock: no"}
+		if report, _ := b.call(context.Background(), "process.run", in); report.Enforcement.Level != sandbox.LevelNone {
+			t.Errorf("%+v", report.Enforcement)
+		}
+	})
+	t.Run("limits hold per process", func(t *testing.T) {
+		b, r, _ := processBench(t, nil)
+		r.report.Requested, r.report.Downgrades = []string{"network_namespace", sandbox.ControlGroup}, []string{"control_group: no"}
+		report, _ := b.call(context.Background(), "process.run", in)
+		if report.Enforcement.Level != sandbox.LevelStrict || len(report.Enforcement.Downgrades) != 1 {
+			t.Errorf("%+v", report.Enforcement)
+		}
+	})
+	t.Run("no sandbox", func(t *testing.T) {
+		b, r, _ := processBench(t, nil)
+		r.report, r.err = sandbox.Report{}, reason.Errorf(reason.SandboxUnavailable, "no bwrap")
+		report, result := b.call(context.Background(), "process.run", in)
+		if report.Outcome != tool.Failed || report.Reason != string(reason.SandboxUnavailable) || report.Isolation != nil || result["error"] == nil {
+			t.Errorf("%+v %v", report, result)
+		}
+	})
+	t.Run("frozen", func(t *testing.T) {
+		b, _, _ := processBench(t, nil)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(reason.Errorf(reason.GatewayFrozen, "an operator froze the gateway"))
+		report, _ := b.call(ctx, "process.run", in)
+		if report.Outcome != tool.Stopped || report.Reason != string(reason.GatewayFrozen) {
+			t.Errorf("%+v", report)
+		}
+	})
+}
+
+// TestProcessInterpretersByPolicy: in Tier C, what nobody set is for policy to
+
+// say, which sees what it is. In Tier B it is refused.
+
+// TestProcessCommandLine: no other program reads like one that is found by its
+
+// name.
+
+func TestProcessCommandLine(t *testing.T) {
+	t.Parallel()
+	b, _, bin := processBench(t, nil)
+	elsewhere := filepath.Join(t.TempDir(), "git")
+	must.Do(t, os.WriteFile(elsewhere, []byte("\x7fELFother"), 0o755))
+	b.write("tools/git", "\x7fELFown")
+	must.Do(t, os.Chmod(filepath.Join(b.dir, "tools/git"), 0o755))
+	link(t, "git", filepath.Join(bin, "git-push"))
+	for _, c := range []struct {
+		argv []string
+		want tool.ExecFacts
+	}{
+		{[]string{"git", "commit", "-m", "two words"}, tool.ExecFacts{Line: "git commit -m 'two words'", Arg1: "commit"}},
+		{[]string{filepath.Join(bin, "git"), "status"}, tool.ExecFacts{Line: "git status", Arg1: "status"}},
+		{[]string{filepath.Join(bin, "git-push"), "status"}, tool.ExecFacts{Line: "git-push status"}},
+		{[]string{elsewhere, "status"}, tool.ExecFacts{Line: elsewhere + " status", Arg1: "status"}},
+		{[]string{"tools/git", "status"}, tool.ExecFacts{Line: "./tools/git status", Arg1: "status"}},
+		{[]string{"git", "-C", "status", "push"}, tool.ExecFacts{Line: "git -C status push", Arg1: "push"}},
+		{[]string{"git", strings.Repeat("x", longestLine)}, tool.ExecFacts{}},
+	} {
+		e := must.Get(b.plan("process.run", object{"argv": c.argv}))(t).Facts.Exec
+		if e.Line != c.want.Line || e.Arg1 != c.want.Arg1 || e.Arg2 != "" {
+			t.Errorf("%.60q: line %.60q, arg1 %q, arg2 %q", c.argv, e.Line, e.Arg1, e.Arg2)
+		}
+	}
+}
+
+// TestExecutorOfEachSystem: what a definition promises is what the best sandbox
+
+// of the system is.

@@ -1,0 +1,129 @@
+package builtin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
+	"palyra/internal/exec/program/committing"
+	"palyra/internal/exec/sandbox"
+)
+
+// stream is stdout or stderr in a result.
+type stream struct {
+	body
+	// Tail is the end of the stream when bytes before it are missing, in the
+	// same encoding.
+	Tail       string `json:"tail,omitempty"`
+	ExactTail  string `json:"tail_base64,omitempty"`
+	TotalBytes int64  `json:"total_bytes"`
+	SHA256     string `json:"sha256"`
+	Truncated  bool   `json:"truncated"`
+}
+
+type processResult struct {
+	ExitCode   *int    `json:"exit_code"`
+	Signal     string  `json:"signal,omitempty"`
+	TimedOut   bool    `json:"timed_out"`
+	Quota      string  `json:"quota,omitempty"`
+	Stdout     stream  `json:"stdout"`
+	Stderr     stream  `json:"stderr"`
+	DurationMS float64 `json:"duration_ms"`
+	// Changes is set when the program worked on a copy of the workspace.
+	Changes *committing.Shown `json:"changes,omitempty"`
+	// Notes are what the caller should know of the run.
+	Notes []string `json:"notes,omitempty"`
+	// Error says why the call failed although the program ran.
+	Error *tool.Failure `json:"error,omitempty"`
+}
+
+// unbound records that operands changed while the program ran. Nobody knows then
+// which bytes the program read, so the level of the run becomes none, whoever
+// changed them. It returns the notes for the caller.
+func unbound(e *tool.Enforcement, changed []string) []string {
+	if len(changed) == 0 {
+		return nil
+	}
+	for _, name := range changed {
+		e.Downgrades = append(slices.Clip(e.Downgrades), "operand changed during the run: "+name)
+	}
+	e.Level = sandbox.LevelNone
+	return []string{"These files changed while the program ran, by the program or by another, so what it read of them is not attested: " + strings.Join(changed, ", ")}
+}
+
+// violationNotes say which system calls the sandbox denied, so that a model
+// does not look for the fault elsewhere. Each is told once.
+func violationNotes(ran sandbox.Report) []string {
+	const most = 8
+	var order []string
+	times := make(map[string]int)
+	for _, v := range ran.Violations {
+		if times[v.Syscall] == 0 {
+			order = append(order, v.Syscall)
+		}
+		times[v.Syscall]++
+	}
+	var notes []string
+	for _, name := range order[:min(len(order), most)] {
+		note := fmt.Sprintf("The program tried %s, which is not allowed in the sandbox.", name)
+		if times[name] > 1 {
+			note = fmt.Sprintf("The program tried %s %d times, which is not allowed in the sandbox.", name, times[name])
+		}
+		notes = append(notes, note)
+	}
+	if more := len(order) - len(notes); more > 0 || ran.ViolationsMissed > 0 {
+		notes = append(notes, fmt.Sprintf("More was denied: %d other system calls, and %s that were not recorded one by one.", more, text.Plural(ran.ViolationsMissed, "attempt")))
+	}
+	return notes
+}
+
+// quarantineNotes name what a direct run made and must not keep.
+func quarantineNotes(ran sandbox.Report) []string {
+	if len(ran.Quarantined) == 0 {
+		return nil
+	}
+	return []string{"These protected files are new and were put aside, out of the workspace: " + strings.Join(ran.Quarantined, ", ")}
+}
+
+func list(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+// keptSHA256 is the digest of what is left of a stream, "" when all of it is there.
+func keptSHA256(s sandbox.Stream) string {
+	if !s.Truncated {
+		return ""
+	}
+	return s.KeptSHA256
+}
+
+// streamOf encodes both ends of a stream the same way.
+func streamOf(s sandbox.Stream) stream {
+	head := asOutput(s.Head, s.Truncated)
+	out := stream{body: head, TotalBytes: s.Total, SHA256: s.SHA256, Truncated: s.Truncated}
+	if len(s.Tail) == 0 {
+		return out
+	}
+	if tail := asOutput(trimStart(s.Tail), false); head.Encoding == encodingText && tail.Encoding == encodingText {
+		out.Tail, out.ExactTail = tail.Content, tail.Exact
+		return out
+	}
+	out.body = encodeAs(s.Head, false)
+	out.Tail = encodeAs(s.Tail, false).Content
+	return out
+}
+
+// trimStart leaves out the rest of a character that the cut went through.
+func trimStart(tail []byte) []byte {
+	for i := 0; i < len(tail) && i < 3; i++ {
+		if tail[i]&0xc0 != 0x80 {
+			return tail[i:]
+		}
+	}
+	return tail
+}

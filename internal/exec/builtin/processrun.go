@@ -1,0 +1,216 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/limit"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
+	"palyra/internal/egress"
+	"palyra/internal/exec/program/committing"
+	"palyra/internal/exec/program/injecting"
+	"palyra/internal/exec/sandbox"
+)
+
+func (t process) run(ctx context.Context, c tool.Call, cmd command) tool.Report {
+	report := begin(t.version)
+	report.Executor = tool.ExecutorInfo{Name: processExecutor(), Version: t.version, Tier: t.tier()}
+	if t.tier() == string(sandbox.TierB) {
+		report.Executor.Name = tool.TierB
+	}
+	report.Egress = t.egressOf(cmd)
+	if err := t.preflight(ctx, cmd); err != nil {
+		return report.Fail(ctx, err)
+	}
+	given, end, err := t.inject(ctx, c, cmd)
+	defer end()
+	if err != nil {
+		return report.Fail(ctx, err)
+	}
+	return given.Clean(t.runWith(ctx, c, cmd, given, report))
+}
+
+// runWith runs the program with the secrets that it gets.
+func (t process) runWith(ctx context.Context, c tool.Call, cmd command, given injecting.Given, report tool.Report) tool.Report {
+	end := t.lend(c, &cmd)
+	defer end()
+	spec := t.spec(cmd, c)
+	given.Into(&spec)
+	if len(cmd.caches) > 0 {
+		caches, release, err := t.policy.OpenCaches(cmd.name)
+		if err != nil {
+			return report.Fail(ctx, err)
+		}
+		defer release()
+		spec.Caches = caches
+	}
+	ran, err := t.inTurn(ctx, c.Proposal.Caller, spec)
+	if ran.Started.IsZero() {
+		if err == nil {
+			err = reason.Errorf(reason.SpawnFailed, "the sandbox did not start the program")
+		}
+		report = report.Fail(ctx, errors.Join(err, closeLayer(ran)))
+		if reason.Code(report.Reason) == reason.RateLimited {
+			report.Outcome = tool.Refused
+		}
+		return report
+	}
+	o := outcome{ran: ran, err: ended(ran, err), changed: append(cmd.changedOperands(c.Plan.Binding.Operands, ran), cmd.appeared(c.Plan.Binding.Operands)...)}
+	// What the sandbox says comes before the state of the context: a deadline of
+	// its own is not a cancellation.
+	if ran.TimedOut || ran.Quota != "" {
+		ctx = context.WithoutCancel(ctx)
+	}
+	o.changes, o.err = committing.Settle(ctx, committing.Work{
+		Call: c, Layer: ran.Layer, Workspace: cmd.name, By: cmd.program.Path, ExitCode: ran.ExitCode, DryRun: cmd.in.DryRun, History: t.policy.History,
+		Judge: given.Judge,
+	}, o.err)
+	if err := closeLayer(ran); err != nil {
+		o.notes = append(o.notes, "The copy of the workspace could not be removed; palyrad removes it at its next start.")
+	}
+	return t.report(ctx, report, o)
+}
+
+// spec is what the sandbox is asked to run.
+func (t process) spec(cmd command, c tool.Call) sandbox.Spec {
+	return sandbox.Spec{
+		Argv: cmd.in.Argv, Executable: c.Plan.Binding.Executable,
+		WorkspaceRoot: cmd.root, WorkspaceName: cmd.name, Workspace: cmd.mode, Protected: cmd.protected, Operands: c.Plan.Binding.Operands,
+		Toolchains: slices.Concat(cmd.toolchains, cmd.repository.shown(c)), Author: t.policy.Author(), Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: t.policy.Egress, Network: t.granted(cmd),
+		Required: t.requiredFor(cmd), Owner: c.Proposal.Caller.Principal.String(), Output: c.Output,
+	}
+}
+
+// changedOperands are the operands whose bytes are no longer those that were
+// decided on. In mode CopyOnWrite only the unpinned ones are looked at: of the
+// others, the program saw the approved bytes in its copy, whatever became of the
+// files.
+func (c command) changedOperands(operands []tool.Operand, ran sandbox.Report) []string {
+	if c.mode == sandbox.CopyOnWrite {
+		operands = slices.DeleteFunc(slices.Clone(operands), func(o tool.Operand) bool { return !slices.Contains(ran.Unpinned, o.Path) })
+	}
+	changed, err := sandbox.Changed(c.root, operands)
+	if err != nil {
+		return []string{"all"}
+	}
+	return changed
+}
+
+// appeared are files that the call names and that did not exist when it was
+// decided on, so that the approval does not bind them. In mode Direct there are
+// none, since the program may have made them itself.
+func (c command) appeared(bound []tool.Operand) []string {
+	if c.mode == sandbox.Direct {
+		return nil
+	}
+	now, err := c.operands()
+	if err != nil {
+		return []string{"all"}
+	}
+	var list []string
+	for _, o := range now.Operands {
+		if !slices.ContainsFunc(bound, func(b tool.Operand) bool { return b.Path == o.Path }) {
+			list = append(list, o.Path)
+		}
+	}
+	return list
+}
+
+func closeLayer(ran sandbox.Report) error {
+	if ran.Layer == nil {
+		return nil
+	}
+	return ran.Layer.Close()
+}
+
+// ended is the error of a run that did not end by itself.
+func ended(ran sandbox.Report, err error) error {
+	switch {
+	case ran.TimedOut:
+		return reason.Errorf(reason.TimedOut, "the program ran into its deadline and was killed with everything it had started")
+	case ran.Quota != "":
+		return reason.Errorf(reason.QuotaExceeded, "the program used up its limit of %s and was killed", ran.Quota).WithField("quota", ran.Quota)
+	}
+	return err
+}
+
+// outcome is everything that came of a run.
+type outcome struct {
+	ran sandbox.Report
+	err error
+	// changed are operands that changed under the program.
+	changed []string
+	changes committing.Outcome
+	notes   []string
+}
+
+// report turns what the sandbox says into what the gateway says.
+func (t process) report(ctx context.Context, report tool.Report, o outcome) tool.Report {
+	ran := o.ran
+	isolation := ran.Isolation
+	report.Isolation = &isolation
+	report.Executor.Backend, report.Executor.Tier = ran.Backend, cmp.Or(string(ran.Tier), report.Executor.Tier)
+	report.Enforcement = ran.Enforcement(t.policy.Egress)
+	observed(&report.Egress, ran)
+	notes := slices.Concat(unbound(&report.Enforcement, o.changed), violationNotes(ran),
+		egress.Explanations(report.Egress.Observed, report.Egress.Missed, report.Egress.Allowed), quarantineNotes(ran), o.changes.Notes, o.notes)
+	report.Violations, report.ViolationsMissed = ran.Violations, ran.ViolationsMissed
+	report.Changes, report.Files = o.changes.Record, o.changes.Files
+	report.ExitCode, report.Signal, report.Usage = ran.ExitCode, ran.Signal, ran.Usage
+	report.StartedAt, report.FinishedAt = ran.Started.UTC(), ran.Finished.UTC()
+	report.Outputs = tool.Outputs{
+		StdoutSHA256: ran.Stdout.SHA256, StderrSHA256: ran.Stderr.SHA256, StdoutBytes: ran.Stdout.Total, StderrBytes: ran.Stderr.Total,
+		StdoutKeptSHA256: keptSHA256(ran.Stdout), StderrKeptSHA256: keptSHA256(ran.Stderr),
+		Truncated: ran.Stdout.Truncated || ran.Stderr.Truncated,
+	}
+	result := processResult{
+		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota,
+		Stdout: streamOf(ran.Stdout), Stderr: streamOf(ran.Stderr),
+		DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,
+		Notes:      notes, Changes: o.changes.Shown,
+	}
+	if o.err != nil {
+		var text tool.Failure
+		report, text = report.Because(ctx, o.err)
+		if errors.Is(o.err, errNotStarted) {
+			report.Outcome = tool.Refused
+		}
+		result.Error = &text
+	} else {
+		report.Outcome = tool.Succeeded
+	}
+	text, encodeErr := canonical.Marshal(result)
+	if encodeErr != nil {
+		return report.Fail(context.WithoutCancel(ctx), encodeErr)
+	}
+	report.Result = text
+	return report
+}
+
+// errNotStarted says that a program was never started.
+var errNotStarted = errors.New("waited for other programs to end")
+
+// inTurn runs a program when it is its caller's turn. What the program
+// wrote may wait for people afterwards, without a place.
+func (t process) inTurn(ctx context.Context, caller access.Caller, spec sandbox.Spec) (sandbox.Report, error) {
+	leave, err := t.turns.Enter(ctx, limit.Who{Owner: caller.OnBehalfOf.String(), Principal: caller.Principal.String()})
+	var full *limit.Full
+	switch {
+	case errors.As(err, &full):
+		return sandbox.Report{}, reason.Errorf(reason.RateLimited, "%s wait already for other programs to end; try again in %s",
+			text.Plural(full.Waiting, "call"), full.RetryAfter.Round(time.Second)).WithField("retry_after", full.RetryAfter.String()).
+			WithRemedy("Try again later, or ask the operator to raise process_runner.max_concurrent or max_waiting.")
+	case err != nil:
+		return sandbox.Report{}, reason.Errorf(reason.Cancelled, "the call ended while it %w", errNotStarted).
+			WithRemedy("Try again, or ask the operator to raise process_runner.max_concurrent.")
+	}
+	defer leave()
+	return t.runner.Run(ctx, spec)
+}

@@ -1,0 +1,65 @@
+package pure
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"palyra/internal/core/tool"
+)
+
+const echoName = "echo"
+
+// Echo returns its input. Its zero value is ready for use.
+type Echo struct {
+	// Version is the daemon's, for reports.
+	Version string
+}
+
+// Pure says that a call has no effect.
+func (Echo) Pure() {}
+
+// Descriptor describes the tool.
+func (Echo) Descriptor() tool.Descriptor {
+	return tool.Descriptor{
+		Name: echoName, Title: "Echo",
+		Description: "Return the input unchanged. Has no effect; use it to test that calls arrive.",
+		InputSchema: json.RawMessage(`{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "additionalProperties": false,
+  "properties": {
+    "text": {"type": "string", "description": "Text to return."},
+    "data": {"description": "Any JSON value to return."}
+  }
+}`),
+		Capabilities: []tool.Capability{}, Executor: tool.Builtin, ReadOnly: true,
+	}
+}
+
+// Plan says what a call would do.
+func (Echo) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
+	return tool.Plan{
+		Facts:   tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"},
+		Preview: tool.Preview{Summary: "Return the input unchanged."},
+		Subject: echoName,
+	}, nil
+}
+
+// Prepare has nothing to hold.
+func (e Echo) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	plan, err := e.Plan(ctx, p)
+	return tool.Prepared{Plan: plan, Run: e.run}, err
+}
+
+// run returns the input, which is canonical already.
+func (e Echo) run(_ context.Context, c tool.Call) tool.Report {
+	now := time.Now().UTC()
+	return tool.Report{
+		Outcome: tool.Succeeded, Result: c.Proposal.Input,
+		Executor:    tool.ExecutorInfo{Name: tool.Builtin, Version: e.Version, Tier: "builtin"},
+		Enforcement: tool.Unenforced(),
+		Egress:      tool.Egress{Mode: "strict", Allowed: []string{}, Observed: []tool.Connection{}},
+		StartedAt:   now, FinishedAt: now,
+	}
+}

@@ -1,0 +1,227 @@
+package builtin
+
+import (
+	"cmp"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/exec/program/shellfacts"
+	"palyra/internal/exec/program/shellwords"
+	"palyra/internal/exec/sandbox"
+)
+
+const shellName = "shell.run"
+
+// shell runs a line by a shell, as process.run runs a program. What it adds is that
+// the line is read, and policy sees what stands in it.
+type shell struct{ process }
+
+// newShell is the tool over the programs of process.run, with whom it shares the
+// places in which they run.
+func newShell(programs process) shell {
+	programs.toolName, programs.read = shellName, readShell
+	return shell{programs}
+}
+
+type shellInput struct {
+	Command string `json:"command"`
+	Shell   string `json:"shell"`
+	runInput
+}
+
+func (shell) Descriptor() tool.Descriptor {
+	return tool.Descriptor{
+		Name: shellName, Title: "Run a line in a shell",
+		Description: "Run a command line in a shell, in the same sandbox as process.run: pipes, lists, redirections and substitutions work. Every command of the line is read before it runs " +
+			"and is what policy decides on, so write it plainly: a line with expansions ($VAR, $(...), *), eval, sh -c, env, xargs, find -exec or assignments is not known before it runs, and is more " +
+			"likely to need a person's approval. There are no startup files and no aliases, and the shell is not interactive. Use process.run for a single program. What the line " +
+			"writes goes to a copy and is committed to the workspace when it ends, if policy allows it. A non-zero exit code is a result.",
+		InputSchema: programSchema(`"command"`,
+			`"command": {"type": "string", "minLength": 1, "maxLength": 65536, "description": "The line, or several."}`,
+			`"shell": {"type": "string", "enum": ["bash", "sh"], "description": "Whose language the line is in, and who runs it. Default bash."}`,
+		),
+		Capabilities: []tool.Capability{tool.ProcessExec}, Executor: processExecutor(), Destructive: true, AlwaysSensitive: true,
+	}
+}
+
+// Unusable says why no line can run here at present.
+func (t shell) Unusable() error { return cmp.Or(noShells(), t.process.Unusable()) }
+
+// noShells refuses where no shell is part of the system.
+func noShells() error {
+	if runtime.GOOS != "windows" {
+		return nil
+	}
+	return reason.Errorf(reason.PlatformUnknown, "%s needs a shell of POSIX, which Windows does not have", shellName).WithRemedy("Use process.run.")
+}
+
+// line is what a shell is to run, and what was read in it.
+type line struct {
+	text string
+	shellfacts.Line
+}
+
+// shellArgs are the arguments by which a shell reads no startup file. -- ends the
+// options, so that a line which begins with a dash is no option.
+var shellArgs = map[string][]string{
+	"bash": {"--noprofile", "--norc", "-c", "--"},
+	"sh":   {"-c", "--"},
+}
+
+func readShell(p tool.Proposal) (processInput, *line, error) {
+	in, err := decode[shellInput](p.Input)
+	if err != nil {
+		return processInput{}, nil, err
+	}
+	if in.Shell == "" {
+		in.Shell = "bash"
+	}
+	args, known := shellArgs[in.Shell]
+	switch {
+	case noShells() != nil:
+		return processInput{}, nil, noShells()
+	case !known:
+		return processInput{}, nil, reason.Errorf(reason.InvalidInput, "there is no shell %q", in.Shell).WithField("pointer", "/shell").WithRemedy("Use bash or sh.")
+	case strings.TrimSpace(in.Command) == "":
+		return processInput{}, nil, reason.Errorf(reason.InvalidInput, "the command line is empty").WithField("pointer", "/command")
+	case len(in.Command) > shellwords.MaxText:
+		return processInput{}, nil, reason.Errorf(reason.InvalidInput, "the command line has %d bytes, at most %d are accepted", len(in.Command), shellwords.MaxText).
+			WithField("pointer", "/command").WithRemedy("Write a long script to a file of the workspace with fs.write, and run the file.")
+	}
+	argv := append(append([]string{in.Shell}, args...), in.Command)
+	return processInput{Argv: argv, runInput: in.runInput}, &line{text: in.Command}, nil
+}
+
+// dialects are the languages of the shells that a line is given to, by the name of the
+// file behind all links.
+var dialects = map[string]shellwords.Dialect{"bash": shellwords.Bash, "dash": shellwords.Posix, "sh": shellwords.Posix}
+
+// readLine reads the line in the language of the shell that was found.
+func (t process) readLine(c *command) error {
+	if c.line == nil || c.program.Path == "" { // a shell that is missing is refused later
+		return nil
+	}
+	dialect, known := dialects[sandbox.Family(c.program.Basename)]
+	if !known || c.own != "" {
+		return reason.Errorf(reason.ExecutableDenied, "the shell %s is %s, whose language the gateway does not read", c.in.Argv[0], c.program.Path).
+			WithRemedy("Use the other shell, bash or sh, or process.run.").WithField("pointer", "/shell")
+	}
+	c.line.Line = shellfacts.Read(dialect, c.line.text, t.origins(c))
+	return nil
+}
+
+// mostOrigins bounds how many programs of one line are looked for.
+const mostOrigins = 64
+
+// origins looks programs up as the shell does, by the search path of the sandbox.
+func (t process) origins(c *command) func(string) string {
+	known := map[string]string{}
+	return func(name string) string {
+		if ofWorkspace(name) {
+			return tool.OriginWorkspace
+		}
+		origin, looked := known[name]
+		if looked {
+			return origin
+		}
+		if len(known) == mostOrigins {
+			return tool.OriginUnknown
+		}
+		origin = tool.OriginUnknown
+		if program, err := t.resolver.ResolveExecutable(name, c.search); err == nil {
+			origin = program.From(c.toolchains).Origin
+			switch {
+			case strings.HasPrefix(program.Path, strings.TrimSuffix(c.root, "/")+string(filepath.Separator)):
+				origin = tool.OriginWorkspace
+			case origin == tool.OriginSystem && strings.HasPrefix(program.Path, "/usr/local/"):
+				origin = tool.OriginLocal
+			}
+		}
+		known[name] = origin
+		return origin
+	}
+}
+
+// form is the line as it is remembered when somebody said no to it, "" for a call
+// without one.
+func (l *line) form() string {
+	switch {
+	case l == nil:
+		return ""
+	case l.Form != "":
+		return l.Form
+	}
+	return l.text
+}
+
+// parsed is the digest of what was read, "" for a call without a line.
+func (c command) parsed() string {
+	if c.line == nil {
+		return ""
+	}
+	return c.line.Digest
+}
+
+func (c command) shellFacts() *tool.ShellFacts {
+	if c.line == nil {
+		return nil
+	}
+	return &c.line.Facts
+}
+
+// typed is the command line as a person would write it: bash 'ls | wc -l'.
+func (c command) typed() []string {
+	if c.line == nil {
+		return c.in.Argv
+	}
+	return []string{c.in.Argv[0], c.line.text}
+}
+
+// operands are the workspace files that the commands of the line name.
+func (l *line) operands(root, cwd string) (sandbox.Named, error) {
+	programs := slices.Clone(l.Programs)
+	if len(l.Sources) > 0 {
+		programs = append(programs, sandbox.Started{Argv: append([]string{"<"}, l.Sources...)})
+	}
+	return sandbox.OperandsOf(root, cwd, programs...)
+}
+
+// aboutSpecial says in words what it is that a line has.
+var aboutSpecial = map[string]string{
+	tool.ShellAlias: "gives a name another meaning", tool.ShellArithmetic: "evaluates arithmetic, which can run commands", tool.ShellAssignment: "sets variables",
+	tool.ShellBuiltin: "changes how the shell works", tool.ShellCoprocess: "starts a coprocess", tool.ShellEval: "runs text as code", tool.ShellFunction: "defines functions",
+	tool.ShellInlineCode: "gives code to an interpreter", tool.ShellNetwork: "opens a connection by a redirect", tool.ShellOther: "has something that the gateway does not know",
+	tool.ShellShell: "starts another shell", tool.ShellSource: "runs a file as code", tool.ShellTrap: "sets commands aside for later", tool.ShellWrapper: "has programs start others",
+}
+
+// notes say to who approves what nobody knows of the line before it runs.
+func (l *line) notes() []string {
+	if l == nil {
+		return nil
+	}
+	var notes []string
+	if l.Problem != "" {
+		notes = append(notes, "The gateway cannot read this line, so that it does not know what runs: "+l.Problem+".")
+	}
+	if l.Facts.Dynamic {
+		notes = append(notes, "Some words of the line are known only when it runs.")
+	}
+	if len(l.Facts.Special) > 0 {
+		about := make([]string, len(l.Facts.Special))
+		for i, special := range l.Facts.Special {
+			about[i] = aboutSpecial[special]
+		}
+		notes = append(notes, "The line "+strings.Join(about, "; it ")+".")
+	}
+	if slices.Contains(l.Facts.Commands, "cd") {
+		notes = append(notes, "The line changes its directory: files that it names after that may be others than those that the approval binds.")
+	}
+	if len(l.Facts.Writes) > 0 {
+		notes = append(notes, "Redirects write to "+commandLine(l.Facts.Writes, shownCommand)+".")
+	}
+	return notes
+}

@@ -1,0 +1,169 @@
+package bubblewrap
+
+import (
+	"slices"
+	"strconv"
+
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/inside"
+	"palyra/internal/exec/sandbox/jail"
+)
+
+// layout is what the arguments of one sandbox depend on.
+type layout struct {
+	// source is where bubblewrap finds the workspace.
+	source   string
+	readOnly bool
+	// caches are pairs of where bubblewrap finds one and its place inside.
+	caches []place
+	// shown are pairs of where bubblewrap finds a directory of a toolchain and its
+	// path, which inside is the same as outside.
+	shown []place
+	tmp   int64
+	// files are those of /etc.
+	files []dataFile
+	// filter is the descriptor of the outer system call filter, 0 for none.
+	filter int
+	// hostNetwork leaves the program in the host's network; listens says that
+	// the helper opens the way to some hosts in one of the program's own.
+	hostNetwork, listens bool
+	without              func(layer string) bool
+}
+
+type place struct{ source, target string }
+
+// dataFile is a descriptor with the content of a file.
+type dataFile struct {
+	fd   int
+	name string
+}
+
+// arguments are bubblewrap's, in the order in which it carries them out.
+// Nothing is mounted or created below the workspace: while it builds the root,
+// bubblewrap 0.8 follows links in it to the host (CVE-2026-87766).
+func (r *root) arguments(l layout) []string {
+	a := namespaceArguments(l)
+	a = append(a, "--die-with-parent")
+	if !l.without(jail.LayerSession) {
+		a = append(a, "--new-session")
+	}
+	if l.filter != 0 {
+		a = append(a, "--add-seccomp-fd", strconv.Itoa(l.filter))
+	}
+	a = append(a, capabilityArguments(l)...)
+	if !l.without(jail.LayerEnvironment) {
+		a = append(a, "--clearenv")
+	}
+	a = append(a, "--ro-bind", "/usr", "/usr")
+	a = append(a, r.system...)
+	if l.without(jail.LayerRoot) {
+		a = append(a, hostArguments()...)
+	} else {
+		a = append(a, r.etcArguments(l)...)
+		a = append(a, "--dir", "/var", "--symlink", "../tmp", "/var/tmp")
+	}
+	a = append(a, "--proc", "/proc")
+	if !l.without(jail.LayerMasks) {
+		for _, name := range r.masks {
+			a = append(a, "--ro-bind", "/dev/null", name)
+		}
+	}
+	a = append(a, deviceArguments(l.tmp)...)
+	size := strconv.FormatInt(l.tmp, 10)
+	a = append(a,
+		"--perms", "1777", "--size", size, "--tmpfs", "/tmp",
+		"--perms", "0700", "--size", size, "--tmpfs", sandbox.Home,
+		"--dir", "/run", "--dir", sandbox.WorkspaceMount,
+	)
+	for _, p := range slices.Concat(l.caches, l.shown) {
+		a = append(a, "--dir", p.target)
+	}
+	a = append(a, "--remount-ro", "/")
+	for _, p := range l.shown {
+		a = append(a, "--ro-bind", p.source, p.target)
+	}
+	for _, c := range l.caches {
+		a = append(a, "--bind", c.source, c.target)
+	}
+	bind := "--bind"
+	if l.readOnly {
+		bind = "--ro-bind"
+	}
+	return append(a,
+		bind, l.source, sandbox.WorkspaceMount,
+		"--chdir", "/", "--json-status-fd", strconv.Itoa(inside.StatusFD),
+	)
+}
+
+// capabilityArguments are for what the helper needs; it drops them all: one to
+// empty the bounding set, the others to add routes and to listen at low ports.
+func capabilityArguments(l layout) []string {
+	if l.without(jail.LayerCaps) {
+		return []string{"--cap-add", "ALL"}
+	}
+	a := []string{"--cap-drop", "ALL", "--cap-add", "CAP_SETPCAP"}
+	if l.listens {
+		a = append(a, "--cap-add", "CAP_NET_ADMIN", "--cap-add", "CAP_NET_BIND_SERVICE")
+	}
+	return a
+}
+
+func namespaceArguments(l layout) []string {
+	a := []string{"--unshare-user"}
+	for _, n := range []struct{ layer, flag string }{
+		{jail.LayerIPC, "--unshare-ipc"}, {jail.LayerPIDs, "--unshare-pid"}, {jail.LayerNetwork, "--unshare-net"},
+		{jail.LayerUTS, "--unshare-uts"}, {jail.LayerCgroupNS, "--unshare-cgroup-try"},
+	} {
+		if !l.without(n.layer) && (n.layer != jail.LayerNetwork || !l.hostNetwork) {
+			a = append(a, n.flag)
+		}
+	}
+	if !l.without(jail.LayerUTS) {
+		a = append(a, "--hostname", "palyra")
+	}
+	id := strconv.Itoa(jail.InsideID)
+	if l.without(jail.LayerUID) {
+		id = "0"
+	}
+	return append(a, "--uid", id, "--gid", id)
+}
+
+// etcArguments copy files into the root: a file in it needs no mount, and the
+// root is read-only in the end.
+func (r *root) etcArguments(l layout) []string {
+	a := append([]string{}, r.etc.binds...)
+	for _, f := range l.files {
+		a = append(a, "--perms", "0444", "--file", strconv.Itoa(f.fd), f.name)
+	}
+	if l.hostNetwork {
+		a = append(a, network()...)
+	}
+	return a
+}
+
+// deviceArguments make /dev by hand: --dev would need a second user namespace
+// for an identity other than root, and would add a terminal.
+func deviceArguments(tmp int64) []string {
+	a := []string{"--perms", "0755", "--size", "65536", "--tmpfs", "/dev"}
+	for _, node := range jail.Devices() {
+		a = append(a, "--dev-bind", node, node)
+	}
+	return append(a,
+		"--symlink", "/proc/self/fd", "/dev/fd", "--symlink", "/proc/self/fd/0", "/dev/stdin",
+		"--symlink", "/proc/self/fd/1", "/dev/stdout", "--symlink", "/proc/self/fd/2", "/dev/stderr",
+		"--perms", "1777", "--size", strconv.FormatInt(tmp, 10), "--tmpfs", "/dev/shm",
+		"--remount-ro", "/dev",
+	)
+}
+
+// hostArguments show the host's own directories, and at /host its whole root,
+// where minimal_root is left out.
+func hostArguments() []string {
+	var a []string
+	for _, dir := range []string{"/etc", "/var", "/root", "/opt", "/srv", "/mnt", "/media", "/boot", "/sys"} {
+		if exists(dir) {
+			a = append(a, "--ro-bind", dir, dir)
+		}
+	}
+	return append(a, "--dev-bind", "/", "/host")
+}

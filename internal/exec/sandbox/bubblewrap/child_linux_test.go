@@ -1,0 +1,83 @@
+package bubblewrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"palyra/internal/egress"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/jail/jailtest"
+)
+
+// A test that needs another user, or a daemon to kill, starts this binary
+// again with a spec.
+const childSpec = "TEST_PALYRA_SPEC"
+
+// childOrder is what the child runs. A Grant does not travel as JSON.
+type childOrder struct {
+	Spec  sandbox.Spec
+	Hosts []string
+}
+
+// childResult is what the child prints.
+type childResult struct {
+	Report sandbox.Report
+	// Changes are those of a copy of the workspace.
+	Changes []string
+	Error   string
+	UID     int
+}
+
+func childMain() int {
+	var o childOrder
+	helper, err := jailtest.Helper()
+	undumpable, failed := jailtest.Undumpable()
+	if err = errors.Join(err, failed, json.Unmarshal([]byte(os.Getenv(childSpec)), &o)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	s := o.Spec
+	if o.Hosts != nil {
+		allow, err := egress.ParseRules(o.Hosts)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		s.Network = &egress.Reach{Rules: egress.Rules{Allow: allow}}
+	}
+	// The parent of the workspace goes with the test, also when this is killed.
+	dir, err := os.MkdirTemp(filepath.Dir(s.WorkspaceRoot), "state-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	r, err := newRunner(testConfig(dir), helper)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	// Whoever waits on the child's errors learns that the program runs.
+	s.Output = func(_ string, chunk []byte) { fmt.Fprintf(os.Stderr, "output: %s\n", chunk) }
+	report, err := r.Run(context.Background(), s)
+	result := childResult{Report: report, UID: os.Getuid()}
+	if report.Layer != nil {
+		set, changesErr := report.Layer.Changes(context.Background())
+		for _, c := range set.Changes {
+			result.Changes = append(result.Changes, string(c.Op())+" "+c.Path)
+		}
+		err = errors.Join(err, changesErr, report.Layer.Close())
+		result.Report.Layer = nil
+	}
+	if err = errors.Join(err, undumpable(), r.Close()); err != nil {
+		result.Error = err.Error()
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,154 @@
+package bubblewrap
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/jail"
+)
+
+// generated are the files of /etc that say what is true inside, not what is
+// true of the host.
+func generated() []etcFile {
+	return []etcFile{
+		{name: "/etc/passwd", content: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\ntool:x:1000:1000:tool:" + sandbox.Home + ":/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
+		{name: "/etc/group", content: "root:x:0:\ntool:x:1000:\nnogroup:x:65534:\n"},
+		{name: "/etc/nsswitch.conf", content: "passwd: files\ngroup: files\nhosts: files dns\n"},
+		{name: "/etc/machine-id", content: "00000000000000000000000000000000\n"},
+		{name: "/etc/hosts", content: "127.0.0.1 localhost palyra\n::1 localhost\n", ofNetwork: true},
+		{name: "/etc/resolv.conf", content: jail.Resolver, ofNetwork: true},
+	}
+}
+
+// mostCopied is the size, in bytes, up to which a file of the host's /etc is
+// copied into the root. A mount costs more than copying a small file.
+const mostCopied = 1 << 20
+
+// etcFile is one file of /etc inside.
+type etcFile struct {
+	name    string
+	content string
+	// source, when not "", is the host's file that the content is of.
+	source string
+	// ofNetwork is true of what is the host's own when a program has the
+	// host's network.
+	ofNetwork bool
+
+	file    *os.File
+	size    int64
+	changed time.Time
+}
+
+// etc is what sandboxes have in /etc: copies of small files, which the daemon
+// keeps in memory, and the host's directories.
+type etc struct {
+	mu    sync.Mutex
+	files []etcFile
+	binds []string
+}
+
+func newEtc() (*etc, error) {
+	e := &etc{files: generated()}
+	for _, name := range jail.SharedFiles() {
+		source, err := filepath.EvalSymlinks(name)
+		if err != nil {
+			continue
+		}
+		if info, err := os.Stat(source); err == nil && info.Mode().IsRegular() && info.Size() <= mostCopied {
+			e.files = append(e.files, etcFile{name: name, source: source})
+		} else {
+			e.binds = append(e.binds, "--ro-bind", source, name)
+		}
+	}
+	for i := range e.files {
+		if err := e.files[i].fill(); err != nil {
+			e.close()
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// fill puts the content into a memory file.
+func (f *etcFile) fill() error {
+	content := []byte(f.content)
+	if f.source != "" {
+		info, err := os.Stat(f.source)
+		if err != nil {
+			return err
+		}
+		if content, err = os.ReadFile(f.source); err != nil {
+			return err
+		}
+		f.size, f.changed = info.Size(), info.ModTime()
+	}
+	file, err := jail.DataFile(filepath.Base(f.name), content)
+	if err != nil {
+		return err
+	}
+	if f.file != nil {
+		f.file.Close()
+	}
+	f.file = file
+	return nil
+}
+
+// fresh reports whether the host's file is as it was.
+func (f *etcFile) fresh() bool {
+	if f.source == "" {
+		return true
+	}
+	info, err := os.Stat(f.source)
+	return err == nil && info.Size() == f.size && info.ModTime().Equal(f.changed)
+}
+
+// open calls use with each file that a sandbox gets, at its start.
+func (e *etc) open(hostNetwork bool, use func(name string, f *os.File)) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range e.files {
+		f := &e.files[i]
+		if hostNetwork && f.ofNetwork {
+			continue
+		}
+		if !f.fresh() {
+			if err := f.fill(); err != nil {
+				return err
+			}
+		}
+		// Another description has an offset of its own.
+		file, err := os.Open(jail.SelfPath(int(f.file.Fd())))
+		if err != nil {
+			return err
+		}
+		use(f.name, file)
+	}
+	return nil
+}
+
+// network are the arguments for the host's own files of the network.
+func network() []string {
+	var a []string
+	for _, f := range generated() {
+		if source, err := filepath.EvalSymlinks(f.name); f.ofNetwork && err == nil {
+			a = append(a, "--ro-bind", source, f.name)
+		}
+	}
+	return a
+}
+
+func (e *etc) close() {
+	for _, f := range e.files {
+		if f.file != nil {
+			f.file.Close()
+		}
+	}
+}
+
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
+}

@@ -1,0 +1,225 @@
+package bubblewrap
+
+import (
+	"errors"
+	"os"
+	"path"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/egress"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/inside"
+	"palyra/internal/exec/sandbox/jail"
+)
+
+// draft is a plan in the making.
+type draft struct {
+	runner *Runner
+	spec   sandbox.Spec
+	plan   *jail.Plan
+	stage  *jail.Stage
+	// guard is of a call that writes to the workspace directly.
+	guard  *jail.Guard
+	layout layout
+}
+
+// plan describes the sandbox of a call. It depends on nothing but what the key
+// of prepared sandboxes names. It takes over the workspace.
+func (r *Runner) plan(s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard) (*jail.Plan, error) {
+	plan, err := r.machine.NewPlan()
+	if err != nil {
+		return nil, errors.Join(err, workspace.Close())
+	}
+	plan.Workspace = workspace
+	d := &draft{runner: r, spec: s, plan: plan, stage: r.machine.NewStage(plan), guard: guard}
+	if err := d.build(); err != nil {
+		d.stage.Abandon()
+		return nil, errors.Join(err, r.machine.Discard(plan))
+	}
+	return plan, nil
+}
+
+func (d *draft) build() error {
+	d.plan.Mode, d.plan.Limits, d.plan.ID = d.spec.Workspace, d.spec.Limits, jail.InsideID
+	d.layout = layout{
+		readOnly: d.mode() == sandbox.ReadOnly, tmp: d.spec.Limits.Tmp,
+		hostNetwork: d.spec.Egress != egress.Strict, without: d.runner.machine.Without,
+	}
+	for _, part := range []func() error{d.network, d.data, d.author, d.caches, d.toolchains, d.workspace} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	d.inner()
+	d.describe()
+	return nil
+}
+
+// mode is how the workspace is mounted; without the copy it is written to.
+func (d *draft) mode() sandbox.WorkspaceMode {
+	switch {
+	case d.spec.Workspace == sandbox.CopyOnWrite && d.runner.machine.Without(jail.LayerCopy):
+		return sandbox.Direct
+	case d.spec.Workspace == "":
+		return sandbox.ReadOnly
+	}
+	return d.spec.Workspace
+}
+
+// bundle is where programs find the authorities that they are to trust, when
+// connections to one of their hosts are looked into.
+const bundle = "/etc/palyra-authorities.pem"
+
+// network opens the way to the hosts that the program may reach. In the host's
+// network there is nothing to open.
+func (d *draft) network() error {
+	if d.spec.Network == nil || d.runner.machine.Without(jail.LayerNetwork) {
+		return nil
+	}
+	d.layout.listens = true
+	if err := d.runner.machine.Open(d.plan, *d.spec.Network, d.runner.cfg.Outward); err != nil {
+		return err
+	}
+	content := d.plan.Proxy.Bundle()
+	if content == nil {
+		return nil
+	}
+	f, err := jail.DataFile("authorities", content)
+	if err != nil {
+		return err
+	}
+	d.plan.Bundle = bundle
+	d.layout.files = append(d.layout.files, dataFile{d.plan.Extra(f), bundle})
+	return nil
+}
+
+// data hands over the files of /etc.
+func (d *draft) data() error {
+	if d.runner.stray {
+		f, err := os.Open("/dev/zero")
+		if err != nil {
+			return err
+		}
+		d.plan.Extra(f)
+	}
+	if !d.runner.machine.Without(jail.LayerSeccomp) && d.runner.takesFilters() {
+		f, err := d.runner.machine.OuterFilter()
+		if err != nil {
+			return err
+		}
+		d.layout.filter, d.plan.Filters = d.plan.Extra(f), 1
+	}
+	return d.runner.root.etc.open(d.layout.hostNetwork, func(name string, f *os.File) {
+		d.layout.files = append(d.layout.files, dataFile{d.plan.Extra(f), name})
+	})
+}
+
+// author puts a configuration of git into /etc, which is weaker than those of the
+// program's home and of a repository.
+func (d *draft) author() error {
+	content := d.spec.GitConfig()
+	if content == "" {
+		return nil
+	}
+	f, err := jail.DataFile("gitconfig", []byte(content))
+	if err != nil {
+		return err
+	}
+	d.layout.files = append(d.layout.files, dataFile{d.plan.Extra(f), "/etc/gitconfig"})
+	return nil
+}
+
+// caches mounts the directories that are kept between runs.
+func (d *draft) caches() error {
+	for _, c := range d.spec.Caches {
+		source, err := d.stage.Shared(c.Dir)
+		if err != nil {
+			return reason.Errorf(reason.SandboxUnavailable, "the directory of the cache %s cannot be opened: %w", c.Name, err)
+		}
+		d.layout.caches = append(d.layout.caches, place{source, path.Join(sandbox.CacheMount, c.Name)})
+	}
+	return nil
+}
+
+// toolchains mounts what people installed.
+func (d *draft) toolchains() error {
+	for _, dir := range sandbox.Shown(d.spec.Toolchains) {
+		source, err := d.stage.Shown(dir)
+		if err != nil {
+			return reason.Errorf(reason.SandboxUnavailable, "the toolchain at %s cannot be opened: %w", dir, err).
+				WithRemedy("Try again: palyrad looks anew for what is installed.")
+		}
+		d.layout.shown = append(d.layout.shown, place{source, dir})
+	}
+	return nil
+}
+
+// workspace decides what the first process is. It is bubblewrap when bubblewrap
+// can bind a directory that is there already: the workspace as it is, or a mount
+// that a daemon which is root has made. It is palyra-init's outer stage, which
+// starts bubblewrap afterwards, when an ordinary user's daemon needs mounts first:
+// an overlay for a copy, or pins over protected paths.
+func (d *draft) workspace() (err error) {
+	switch {
+	case d.mode() == sandbox.CopyOnWrite && !d.runner.machine.Root():
+		err = d.stage.CopyOnWrite(d.spec, d.runner.cfg.LayerDir)
+		d.staged()
+		return err
+	case d.mode() == sandbox.Direct && d.guard != nil && len(d.guard.Pins) > 0:
+		err = d.stage.Plain(false)
+		d.stage.Pin(d.guard.Pins)
+		d.staged()
+		return err
+	case d.mode() == sandbox.CopyOnWrite:
+		d.layout.source, err = d.stage.CopyOnThread(d.spec, d.runner.cfg.LayerDir)
+	default:
+		d.layout.source, err = d.stage.OnThread(d.layout.readOnly)
+	}
+	d.plan.Path, d.plan.Argv = d.runner.cfg.Bwrap, d.runner.argv()
+	return err
+}
+
+func (d *draft) staged() {
+	d.stage.Then(d.runner.cfg.Bwrap, d.runner.argv())
+	d.stage.Begin(inside.StageOuter, 0)
+	d.layout.source = inside.Mountpoint
+}
+
+// inner says what palyra-init puts in place inside.
+func (d *draft) inner() {
+	m := d.runner.machine
+	i := &d.plan.Spec.Inner
+	i.Dir, i.Masks = sandbox.WorkspaceMount, jail.Masks()
+	i.KeepDescriptors = m.Without(jail.LayerDescriptors)
+	i.DropCapabilities, i.NoNewPrivs = !m.Without(jail.LayerCaps), true
+	if abi := m.Landlock(); abi > 0 && !m.Without(jail.LayerLandlock) {
+		i.Landlock = &inside.Landlock{ABI: abi, Rules: d.runner.root.rules(d.layout)}
+	}
+}
+
+// layers are what every run of this backend has to prove, beside the network
+// namespace and the copy of the workspace.
+var layers = []string{
+	jail.LayerUserNS, jail.LayerMounts, jail.LayerPIDs, jail.LayerIPC, jail.LayerUTS, jail.LayerCgroupNS,
+	jail.LayerUID, jail.LayerCaps, jail.LayerNNP, jail.LayerSeccomp, jail.LayerLandlock, jail.LayerGroup, jail.LayerRlimits,
+	jail.LayerMasks, jail.LayerDescriptors, jail.LayerEnvironment, jail.LayerRoot, jail.LayerSession,
+}
+
+// describe completes the plan once the layout is known.
+func (d *draft) describe() {
+	p, r := d.plan, d.runner
+	p.Arguments = r.root.arguments(d.layout)
+	p.Requested = append([]string{}, layers...)
+	if !d.layout.hostNetwork {
+		p.Requested = append(p.Requested, jail.LayerNetwork)
+	}
+	if d.spec.Workspace == sandbox.CopyOnWrite {
+		p.Requested = append(p.Requested, jail.LayerCopy)
+	}
+	p.Excused[jail.LayerCgroupNS] = "bubblewrap could not make one"
+	p.Root = r.root.entries(d.layout)
+	p.Backend, p.BackendSHA, p.Tier, p.Rung = r.version, r.sha, sandbox.TierC, sandbox.Full
+	if r.machine.Without(jail.LayerEnvironment) {
+		p.Env = os.Environ()
+	}
+}

@@ -1,0 +1,222 @@
+package bubblewrap
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/inside"
+	"palyra/internal/exec/sandbox/jail"
+)
+
+const (
+	// preparedFor is how long a sandbox waits for a call.
+	preparedFor = time.Minute
+	// quiet is how long nothing has to run before a sandbox is built: what
+	// follows a run, up to the reply, needs the processor more.
+	quiet = 5 * time.Millisecond
+)
+
+// pool keeps sandboxes that were built before a call comes. Each serves one
+// call, of the kind and the owner that it was built for, or none.
+type pool struct {
+	most  int
+	build func(sandbox.Spec) (*jail.Cell, error)
+	// after is time.After, unless a test has its own.
+	after func(time.Duration) <-chan time.Time
+
+	mu      sync.Mutex
+	members []*member // oldest first
+	running int
+	// idle is closed when nothing runs any more.
+	idle    chan struct{}
+	closed  bool
+	keepers sync.WaitGroup
+	failed  []error
+}
+
+// member is one sandbox. Its keeper builds it and, unless it is taken, ends it.
+type member struct {
+	key string
+	// begun is true when it is being built or stands.
+	begun bool
+	cell  *jail.Cell // nil while it is built
+	// built is closed when cell is set or will not be; over when the member
+	// has left the pool.
+	built, over chan struct{}
+}
+
+// key names what a sandbox depends on when it is built. The identity of the
+// root tells a workspace from another that has its place.
+func key(s sandbox.Spec, root inside.Identity) string {
+	l := s.Limits
+	var hosts []string
+	if s.Network != nil {
+		hosts = s.Network.Lines()
+	}
+	return fmt.Sprintf("%#v", []any{
+		s.Owner, s.WorkspaceRoot, root, s.WorkspaceName, s.Workspace, s.Protected, s.Egress, s.Caches, s.Toolchains, s.Author,
+		l.CPU, l.Memory, l.Processes, l.Tmp, l.Disk, l.Files, s.Network != nil, hosts,
+	})
+}
+
+// serves reports whether sandboxes for such calls are prepared. They are not for
+// mode Direct: which protected paths exist, and have to be pinned, is known only
+// when the call comes.
+func (p *pool) serves(s sandbox.Spec) bool { return p.most > 0 && s.Workspace != sandbox.Direct }
+
+// take returns a sandbox for a call, or nil. One that is being built is waited
+// for: building another would not be faster.
+func (p *pool) take(key string) *jail.Cell {
+	p.mu.Lock()
+	i := slices.IndexFunc(p.members, func(m *member) bool { return m.key == key })
+	if i < 0 {
+		p.mu.Unlock()
+		return nil
+	}
+	m := p.members[i]
+	p.members = slices.Delete(p.members, i, i+1)
+	if !m.begun {
+		close(m.over)
+		p.mu.Unlock()
+		return nil
+	}
+	p.mu.Unlock()
+	<-m.built
+	// The keeper gives the cell up, or ends one that has ended already.
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cell := m.cell
+	if cell != nil && cell.Waiting() {
+		m.cell = nil
+	} else {
+		cell = nil
+	}
+	close(m.over)
+	return cell
+}
+
+// begin and end frame a call. The one that ends has a sandbox prepared for the
+// next one like it, as soon as there is nothing else to do.
+func (p *pool) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running == 0 {
+		p.idle = make(chan struct{})
+	}
+	p.running++
+}
+
+func (p *pool) end(key string, s sandbox.Spec) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running--
+	if p.running == 0 {
+		close(p.idle)
+	}
+	if p.closed || !p.serves(s) || slices.ContainsFunc(p.members, func(m *member) bool { return m.key == key }) {
+		return
+	}
+	if len(p.members) == p.most {
+		p.drop(0)
+	}
+	s.Argv, s.Env, s.Stdin, s.Operands, s.Output = nil, nil, nil, nil, nil // the next call has its own
+	s.Injected, s.Scrub = nil, nil
+	m := &member{key: key, built: make(chan struct{}), over: make(chan struct{})}
+	p.members = append(p.members, m)
+	p.keepers.Go(func() { p.keep(m, s) })
+}
+
+// drop ends a member; the caller holds the lock.
+func (p *pool) drop(i int) {
+	close(p.members[i].over)
+	p.members = slices.Delete(p.members, i, i+1)
+}
+
+// keep builds a member and ends it when its time is over and nobody took it.
+func (p *pool) keep(m *member, s sandbox.Spec) {
+	if !p.await(m) {
+		close(m.built)
+		return
+	}
+	cell, err := p.build(s)
+	p.mu.Lock()
+	m.cell = cell
+	p.mu.Unlock()
+	close(m.built)
+	if err == nil {
+		select {
+		case <-m.over:
+		case <-p.after(preparedFor):
+		}
+	}
+	p.mu.Lock()
+	if i := slices.Index(p.members, m); i >= 0 {
+		p.drop(i)
+	}
+	p.mu.Unlock()
+	<-m.over
+	p.mu.Lock()
+	cell = m.cell
+	p.mu.Unlock()
+	if cell == nil {
+		return
+	}
+	if err := cell.Close(); err != nil {
+		p.mu.Lock()
+		p.failed = append(p.failed, err)
+		p.mu.Unlock()
+	}
+}
+
+// await returns true when nothing has run for a while, and false when the
+// member is over before.
+func (p *pool) await(m *member) bool {
+	for {
+		p.mu.Lock()
+		idle := p.idle
+		p.mu.Unlock()
+		select {
+		case <-m.over:
+			return false
+		case <-idle:
+		}
+		select {
+		case <-m.over:
+			return false
+		case <-p.after(quiet):
+		}
+		if p.start(m) {
+			return true
+		}
+	}
+}
+
+// start begins a member unless something runs or the member is over.
+func (p *pool) start(m *member) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m.begun = p.running == 0 && slices.Contains(p.members, m)
+	return m.begun
+}
+
+// empty ends all members, also those being built.
+func (p *pool) empty() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.members) > 0 {
+		p.drop(0)
+	}
+}
+
+// close empties the pool for good and returns what went wrong in its time.
+func (p *pool) close() []error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.empty()
+	p.keepers.Wait()
+	return p.failed
+}

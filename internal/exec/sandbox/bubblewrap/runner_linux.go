@@ -1,0 +1,246 @@
+package bubblewrap
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/inside"
+	"palyra/internal/exec/sandbox/jail"
+	"palyra/internal/exec/sandbox/seccomp"
+)
+
+const (
+	defaultBwrap = "/usr/bin/bwrap"
+	// nobody is the kernel's user and group without rights.
+	nobody = 65534
+)
+
+// Runner runs programs in Tier C. It may be used by several goroutines.
+type Runner struct {
+	cfg     Config
+	machine *jail.Machine
+	// problem says why nothing can run on this machine, nil when it can.
+	problem *reason.Error
+	version string
+	sha     string
+	root    root
+	pool    *pool
+	// stray gives sandboxes a descriptor that programs must not see, for an
+	// examination.
+	stray bool
+}
+
+// New looks at the machine and returns a Runner. It is no error when the machine
+// lacks something that runs need: Probe then says what, and Run refuses.
+func New(cfg Config) (*Runner, error) {
+	helper, err := jail.Helper()
+	if err != nil {
+		return nil, err
+	}
+	return newRunner(cfg, helper)
+}
+
+func newRunner(cfg Config, helper []byte) (*Runner, error) {
+	if cfg.Bwrap == "" {
+		cfg.Bwrap = defaultBwrap
+	}
+	machine, err := jail.NewMachine(jail.Config{
+		Helper: helper, FirstUser: cfg.FirstUser, Users: cfg.Users, State: cfg.LayerDir, Room: cfg.Room,
+		Filter: seccomp.Options{StrictExec: cfg.StrictExec}, Without: cfg.Without,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{cfg: cfg, machine: machine}
+	if r.problem = r.findBwrap(); r.problem == nil {
+		r.problem = indispensable(cfg.Without)
+	}
+	if r.problem == nil && len(helper) == 0 {
+		r.problem = reason.Errorf(reason.SandboxUnavailable, "palyrad was built without palyra-init").
+			WithRemedy("Build it with `make build`, which puts the helper in.")
+	}
+	if r.root, err = newRoot(); err != nil {
+		return nil, errors.Join(err, machine.Close())
+	}
+	r.pool = &pool{most: cfg.Prepared, after: time.After, build: func(s sandbox.Spec) (*jail.Cell, error) {
+		w, err := jail.OpenWorkspace(s.WorkspaceRoot)
+		if err != nil {
+			return nil, err
+		}
+		return r.build(s, w, nil)
+	}}
+	return r, nil
+}
+
+// indispensable refuses to leave out what bubblewrap puts in place in any case.
+func indispensable(without []string) *reason.Error {
+	for _, layer := range []string{jail.LayerUserNS, jail.LayerMounts, jail.LayerNNP} {
+		if slices.Contains(without, layer) {
+			return reason.Errorf(reason.SandboxUnavailable, "bubblewrap does not leave out the layer %s", layer)
+		}
+	}
+	return nil
+}
+
+// Close releases what sandboxes share. No run may be in progress.
+func (r *Runner) Close() error {
+	failed := r.pool.close()
+	r.root.etc.close()
+	return errors.Join(append(failed, r.machine.Close())...)
+}
+
+// Invalidate ends the sandboxes that wait for a call: the settings or policies
+// that they were built under may have changed.
+func (r *Runner) Invalidate() { r.pool.empty() }
+
+// Sweep ends and removes what a daemon that died left behind: its control groups
+// and its orphaned bubblewrap processes. places.Sweep removes its layers.
+func (r *Runner) Sweep(ctx context.Context) error {
+	return errors.Join(r.machine.Sweep(ctx), sweepOrphans(r.argv()))
+}
+
+// argv is bubblewrap's command line. Everything else comes in memory files.
+func (r *Runner) argv() []string {
+	return []string{filepath.Base(r.cfg.Bwrap), "--args", strconv.Itoa(inside.ArgsFD), "--", jail.SelfPath(inside.HelperFD), inside.StageInner}
+}
+
+// findBwrap asks for the version and refuses a set-user-ID installation, which
+// would run as root.
+func (r *Runner) findBwrap() *reason.Error {
+	program, err := os.ReadFile(r.cfg.Bwrap)
+	if err != nil {
+		return reason.Errorf(reason.SandboxUnavailable, "bubblewrap is not installed at %s", r.cfg.Bwrap).
+			WithRemedy("On Debian and Ubuntu: apt-get install bubblewrap. On Fedora: dnf install bubblewrap.")
+	}
+	r.sha = jail.Digest(program)
+	if info, err := os.Stat(r.cfg.Bwrap); err != nil || info.Mode()&os.ModeSetuid != 0 {
+		return reason.Errorf(reason.SandboxUnavailable, "%s is set-user-ID root", r.cfg.Bwrap).
+			WithRemedy("chmod u-s %s and allow user namespaces.", r.cfg.Bwrap)
+	}
+	cmd := exec.Command(r.cfg.Bwrap, "--version")
+	cmd.Env, cmd.Dir = []string{}, "/"
+	if r.machine.Root() {
+		// bubblewrap never runs as root, not even to tell its version.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	text, err := cmd.Output()
+	if err != nil {
+		return reason.Errorf(reason.SandboxUnavailable, "%s does not run: %w", r.cfg.Bwrap, err)
+	}
+	r.version = strings.TrimSpace(string(text))
+	return nil
+}
+
+// takesFilters reports whether this bubblewrap has --add-seccomp-fd, which came
+// with 0.5.
+func (r *Runner) takesFilters() bool {
+	_, number, _ := strings.Cut(r.version, " ")
+	return !slices.Contains([]string{"0.0", "0.1", "0.2", "0.3", "0.4"}, strings.Join(strings.SplitN(number+"..", ".", 3)[:2], "."))
+}
+
+// Run runs one program; see sandbox.Runner.
+func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
+	if !r.cfg.Enabled {
+		return sandbox.Report{}, reason.Errorf(reason.SandboxDisabled, "running programs is switched off")
+	}
+	if err := jail.Check(s); err != nil {
+		return sandbox.Report{}, err
+	}
+	if r.problem != nil {
+		return sandbox.Report{}, r.problem
+	}
+	if err := ctx.Err(); err != nil {
+		return sandbox.Report{}, reason.Errorf(reason.Cancelled, "the call was cancelled before the program started")
+	}
+	return r.run(ctx, s, nil)
+}
+
+// run finds a sandbox for a call and runs the call in it; probe, when not nil,
+// are the arguments of the helper's own probe, which runs in its place.
+func (r *Runner) run(ctx context.Context, s sandbox.Spec, probe []string) (sandbox.Report, error) {
+	s.Limits = s.Limits.OrDefault()
+	workspace, err := jail.OpenWorkspace(s.WorkspaceRoot)
+	if err != nil {
+		return sandbox.Report{}, err
+	}
+	w, err := work(s, workspace, probe)
+	if err != nil {
+		return sandbox.Report{}, errors.Join(err, workspace.Close())
+	}
+	guard, err := r.guard(s, workspace)
+	if err != nil {
+		return sandbox.Report{}, errors.Join(err, workspace.Close())
+	}
+	if s.Session != nil {
+		return r.converse(ctx, s, workspace, guard, w)
+	}
+	kind := key(s, workspace.Identity)
+	r.pool.begin()
+	defer r.pool.end(kind, s)
+	cell, err := r.cell(kind, s, workspace, guard, &w)
+	if err != nil {
+		return sandbox.Report{}, errors.Join(err, guard.Close())
+	}
+	report, err := cell.Run(ctx, w)
+	err = errors.Join(err, cell.Close(), guard.Settle(&report))
+	return report, err
+}
+
+// converse runs a session in a sandbox of its own. None is prepared for it, and it
+// does not keep others from being prepared: it may go on for days. It takes over the
+// workspace.
+func (r *Runner) converse(ctx context.Context, s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard, w jail.Work) (sandbox.Report, error) {
+	cell, err := r.build(s, workspace, guard)
+	if err != nil {
+		return sandbox.Report{}, errors.Join(err, guard.Close())
+	}
+	report, err := cell.Run(ctx, w)
+	return report, errors.Join(err, cell.Close(), guard.Settle(&report))
+}
+
+// cell returns a sandbox for a call: one that stands ready, or a new one. It
+// takes over the workspace.
+func (r *Runner) cell(kind string, s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard, w *jail.Work) (*jail.Cell, error) {
+	cell := r.pool.take(kind)
+	if cell == nil {
+		return r.build(s, workspace, guard)
+	}
+	w.Prepared = true
+	if err := workspace.Close(); err != nil {
+		return nil, errors.Join(err, cell.Close())
+	}
+	return cell, nil
+}
+
+// build takes over the workspace.
+func (r *Runner) build(s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard) (*jail.Cell, error) {
+	plan, err := r.plan(s, workspace, guard)
+	if err != nil {
+		return nil, err
+	}
+	return r.machine.Start(plan)
+}
+
+// work is what the call decides.
+func work(s sandbox.Spec, workspace *jail.Directory, probe []string) (w jail.Work, err error) {
+	w = jail.Work{Spec: s, Probe: probe, Env: sandbox.Environment(s.Executable.Path, jail.Environment(s), s.Toolchains)}
+	if probe == nil {
+		if w.Exec, w.InWorkspace, err = jail.Visible(s, sandbox.WorkspaceMount); err != nil {
+			return w, err
+		}
+	}
+	cwd, err := workspace.CheckCwd(s.Cwd)
+	w.Cwd = path.Join(sandbox.WorkspaceMount, cwd)
+	return w, err
+}

@@ -1,0 +1,36 @@
+package bubblewrap
+
+import (
+	"strings"
+	"testing"
+
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/jail/jailtest"
+)
+
+// fileless runs a program that is in no file system.
+const fileless = `import os
+fd = os.memfd_create("x")
+os.write(fd, open("/usr/bin/true", "rb").read())
+os.execve(f"/proc/self/fd/{fd}", ["true"], {})
+`
+
+// TestStrictExec: with it a program cannot run what is in no file system; the
+// control shows that it can without.
+func TestStrictExec(t *testing.T) {
+	t.Parallel()
+	for strict, want := range map[bool]int{true: 1, false: 0} {
+		c := testConfig(t.TempDir())
+		c.StrictExec = strict
+		r := newConfiguredRunner(t, c)
+		s := jailtest.Spec(t, jailtest.Workspace(t), "python3", "-")
+		s.Stdin, s.Workspace = []byte(fileless), sandbox.ReadOnly
+		report := jailtest.Run(t, r, s)
+		if report.ExitCode == nil || *report.ExitCode != want {
+			t.Errorf("strict %t: ended with %v, stderr %s", strict, report.ExitCode, report.Stderr.Head)
+		}
+		if reported := len(report.Violations) == 1 && strings.HasPrefix(report.Violations[0].Syscall, "memfd_create"); reported != strict {
+			t.Errorf("strict %t: violations %+v", strict, report.Violations)
+		}
+	}
+}

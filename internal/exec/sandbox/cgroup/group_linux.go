@@ -1,0 +1,196 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/exec/sandbox"
+)
+
+// Group is the control groups of one run. At level Rlimit it may be empty, and
+// then it bounds, holds and ends nothing. Watch and Kill may be called beside
+// its other methods, which belong to one goroutine.
+type Group struct {
+	tree   *Tree
+	name   string
+	limits sandbox.Limits
+	// dirs maps a v1 controller, and "" for the unified hierarchy, to the
+	// directory of the run.
+	dirs map[string]string
+	dir  *os.File
+	// below are groups that Sweep found below those in dirs, the deepest first.
+	below []string
+}
+
+func (g *Group) mkdir() error {
+	for controller, place := range g.tree.v1 {
+		if err := g.add(controller, place); err != nil {
+			return err
+		}
+	}
+	if g.tree.v2 == "" {
+		return nil
+	}
+	if err := g.add("", g.tree.v2); err != nil {
+		return err
+	}
+	f, err := os.Open(g.dirs[""])
+	g.dir = f
+	return err
+}
+
+// add makes one directory. Controllers that are mounted together share it.
+func (g *Group) add(controller, parent string) error {
+	dir := filepath.Join(parent, g.name)
+	if !slices.Contains(g.distinct(), dir) {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	g.dirs[controller] = dir
+	return nil
+}
+
+// distinct are the directories of the group, each once.
+func (g *Group) distinct() []string {
+	var list []string
+	for _, dir := range g.dirs {
+		if !slices.Contains(list, dir) {
+			list = append(list, dir)
+		}
+	}
+	return list
+}
+
+func (g *Group) bound(limits sandbox.Limits) error {
+	g.limits = limits
+	memory, processes := strconv.FormatInt(limits.Memory, 10), strconv.Itoa(limits.Processes)
+	switch g.tree.level {
+	case V2:
+		return errors.Join(
+			writeFile(g.path("", "memory.max"), memory),
+			writeIfThere(g.path("", "memory.swap.max"), "0"),
+			writeIfThere(g.path("", "memory.oom.group"), "1"),
+			writeFile(g.path("", "pids.max"), processes))
+	case V1:
+		return errors.Join(
+			writeFile(g.path("memory", "memory.limit_in_bytes"), memory),
+			writeIfThere(g.path("memory", "memory.memsw.limit_in_bytes"), memory),
+			writeFile(g.path("pids", "pids.max"), processes))
+	}
+	return nil
+}
+
+func (g *Group) path(controller, file string) string {
+	return filepath.Join(g.dirs[controller], file)
+}
+
+func (g *Group) read(controller, file string) string {
+	if g.dirs[controller] == "" {
+		return ""
+	}
+	return readFile(g.path(controller, file))
+}
+
+// limiting is where the files of a controller are that limits.
+func (g *Group) limiting(controller string) string {
+	if g.tree.level == V2 {
+		return ""
+	}
+	return controller
+}
+
+// Name is that of the directories, "palyra-<pid>-<start time>-<n>".
+func (g *Group) Name() string { return g.name }
+
+// Dir is the group of the unified hierarchy, for CLONE_INTO_CGROUP (clone(2),
+// syscall.SysProcAttr.CgroupFD), nil where there is none. It belongs to the
+// Group.
+func (g *Group) Dir() *os.File { return g.dir }
+
+// Enter moves the calling thread into the groups of version 1, so that what it
+// forks is born there; the unified hierarchy is entered by Dir. The caller
+// holds the thread (runtime.LockOSThread) until it has called Leave. When Enter
+// fails it calls Leave itself; the caller cannot tell whether that worked, so it
+// treats the thread as after an error of Leave.
+//
+// A single thread moves in microseconds. Moving a whole process, through
+// cgroup.procs, waits for an RCU grace period in each hierarchy: tens of
+// milliseconds on a busy machine.
+func (g *Group) Enter() error {
+	for _, dir := range g.distinct() {
+		if dir == g.dirs[""] {
+			continue
+		}
+		if err := writeFile(filepath.Join(dir, "tasks"), "0"); err != nil {
+			return errors.Join(fmt.Errorf("entering a control group: %w", err), g.Leave())
+		}
+	}
+	return nil
+}
+
+// Leave moves the calling thread back into the daemon's own groups. After an
+// error the thread is in a group that will be killed: its goroutine must end
+// without unlocking it, which ends the thread.
+func (g *Group) Leave() error {
+	var failed error
+	for _, fd := range g.tree.home {
+		if _, err := retry(func() (int, error) { return unix.Write(fd, []byte("0")) }); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("leaving a control group: %w", err))
+		}
+	}
+	return failed
+}
+
+// Holds reports whether a process is in every group of the run; false when the
+// run has no group.
+func (g *Group) Holds(pid int) bool {
+	for controller := range g.dirs {
+		if !slices.Contains(pids(g.read(controller, "cgroup.procs")), pid) {
+			return false
+		}
+	}
+	return len(g.dirs) > 0
+}
+
+// CPU is the processor time of the whole run, 0 when no group counts it.
+func (g *Group) CPU() time.Duration {
+	if g.dirs["cpuacct"] != "" {
+		return time.Duration(number(g.read("cpuacct", "cpuacct.usage")))
+	}
+	return time.Duration(keyed(g.read("", "cpu.stat"), "usage_usec")) * time.Microsecond
+}
+
+// PeakMemory is in bytes, 0 when no group counts it.
+func (g *Group) PeakMemory() int64 {
+	if g.tree.level == V2 {
+		return number(g.read("", "memory.peak"))
+	}
+	return number(g.read("memory", "memory.max_usage_in_bytes"))
+}
+
+// PeakProcesses counts threads, too. It is 0 on kernels that do not keep it.
+func (g *Group) PeakProcesses() int {
+	return int(number(g.read(g.limiting("pids"), "pids.peak")))
+}
+
+// Close removes the groups. Every process must have ended; see End.
+func (g *Group) Close() error {
+	g.tree.crowd.remove(g)
+	var failed error
+	for _, dir := range g.distinct() {
+		failed = errors.Join(failed, removeDir(dir))
+	}
+	if g.dir != nil {
+		failed = errors.Join(failed, g.dir.Close())
+		g.dir = nil
+	}
+	return failed
+}

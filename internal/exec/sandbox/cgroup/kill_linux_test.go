@@ -1,0 +1,152 @@
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/core/must"
+	"palyra/internal/exec/sandbox"
+)
+
+// escapes are trees of processes that try to outlive their end.
+var escapes = []struct {
+	name, script string
+	least        int // how many processes are waited for before the kill
+}{
+	{"setsid", "setsid sleep 3600 & setsid sleep 3600 & wait", 3},
+	{"double fork", `(sleep 3600 & setsid sh -c "sleep 3600 & exec sleep 3600" &) ; exec sleep 3600`, 4},
+	{"stopped", "sleep 3600 & kill -STOP $!; (kill -STOP $$)& exec sleep 3600", 2},
+	{"deaf", `trap "" TERM HUP INT QUIT; sh -c "sleep 3600; sleep 3600" & while :; do sleep 3600; done`, 3},
+	{"fork bomb", `exec bash -c 'b() { while :; do b & done; }; b' 2>/dev/null`, 200}, // bash tries again and again
+	{"vfork storm", "for i in 1 2 3 4; do (while :; do /bin/true; done) & done; wait", 5},
+}
+
+// bomb is refused more forks than it may have processes in no time: unlike a
+// shell, which ends when it is refused one, each of its processes tries again.
+const bomb = `exec python3 -c 'import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass'`
+
+// waitFor waits until a tree is as large as it gets.
+func waitFor(t testing.TB, g *Group, least int) {
+	t.Helper()
+	must.Eventually(t, fmt.Sprintf("%d processes", least), func() (bool, string) {
+		n := len(g.members())
+		return n >= least, fmt.Sprint(n)
+	})
+}
+
+func TestEnd(t *testing.T) {
+	t.Parallel()
+	tree := newTree(t)
+	for _, c := range escapes {
+		t.Run(c.name, func(t *testing.T) {
+			var took []time.Duration
+			for range 5 {
+				g := newGroup(t, tree, sandbox.Limits{Processes: 256})
+				mustLaunch(t, g, c.script)
+				waitFor(t, g, c.least)
+				start := time.Now()
+				must.Do(t, g.End())
+				took = append(took, time.Since(start))
+				if left := g.members(); len(left) > 0 {
+					t.Fatalf("%v outlived the end", left)
+				}
+			}
+			slices.Sort(took)
+			t.Logf("gone after %s at best, %s in the middle, %s at worst", took[0], took[len(took)/2], took[len(took)-1])
+			if took[len(took)/2] > tree.endWait/2 { // the shells would go on for an hour
+				t.Errorf("the tree was gone after %v", took)
+			}
+		})
+	}
+}
+
+// One Kill is enough: a deadline must not depend on somebody who tries again.
+func TestKillOnce(t *testing.T) {
+	t.Parallel()
+	tree := newTree(t)
+	for _, c := range escapes {
+		g := newGroup(t, tree, sandbox.Limits{Processes: 256})
+		mustLaunch(t, g, c.script)
+		waitFor(t, g, c.least)
+		g.Kill()
+		must.Eventually(t, c.name+": no process outlives the kill", func() (bool, string) {
+			n := len(g.members())
+			return n == 0, fmt.Sprint(n)
+		})
+	}
+}
+
+// The kernel may take its time to let go of a process that has ended, as of one
+// that ends late.
+func TestGroupIsRemovedLate(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newTree(t), sandbox.Limits{})
+	p := mustLaunch(t, g, "exec sleep 3600")
+	time.AfterFunc(400*time.Millisecond, func() { _ = p.Kill() })
+	for _, dir := range g.distinct() {
+		must.Check(t, removeDir(dir))
+	}
+}
+
+// Kernels before 5.14 have no cgroup.kill, and some machines no freezer.
+func TestEndWithoutCgroupKill(t *testing.T) {
+	t.Parallel()
+	own := ownGroups()
+	delete(own, "")
+	for _, without := range []string{"", "freezer"} {
+		delete(own, without)
+		tree := find(own)
+		if tree.Level() == Rlimit {
+			t.Skip("this machine has no hierarchy of version 1")
+		}
+		if (tree.v1["freezer"] == "") != (without == "freezer") {
+			t.Fatalf("without %q: the freezer is at %q", without, tree.v1["freezer"])
+		}
+		for _, c := range escapes {
+			g := newGroup(t, tree, sandbox.Limits{Processes: 256})
+			mustLaunch(t, g, c.script)
+			waitFor(t, g, c.least)
+			if err := g.End(); err != nil {
+				t.Errorf("%s, without %q: %v", c.name, without, err)
+			}
+		}
+		t.Cleanup(func() { must.Check(t, tree.Close()) })
+	}
+}
+
+// A number in a list of members may be another's by the time of the kill.
+func TestSignalSparesOthers(t *testing.T) {
+	t.Parallel()
+	p := must.Get(os.StartProcess("/bin/sleep", []string{"sleep", "3600"}, &os.ProcAttr{}))(t)
+	defer func() {
+		_ = p.Kill()
+		_, _ = p.Wait()
+	}()
+	dir := t.TempDir()
+	g := &Group{tree: None(), name: filepath.Base(dir), dirs: map[string]string{"pids": dir}}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(some([]int{p.Pid})), 0o600))
+	g.Kill()
+	fd := must.Get(unix.PidfdOpen(p.Pid, 0))(t)
+	defer unix.Close(fd)
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100); n != 0 && err == nil {
+		t.Error("a process outside of the group was killed")
+	}
+}
+
+func TestSome(t *testing.T) {
+	t.Parallel()
+	if got := some([]int{1, 2, 3, 4, 5, 6, 7}); got != "1 2 3 4 5 ..." {
+		t.Errorf("%q", got)
+	}
+}

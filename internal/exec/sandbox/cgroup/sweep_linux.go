@@ -1,0 +1,95 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"palyra/internal/exec/sandbox/origin"
+)
+
+// deepest is how far below a run's group Sweep looks for others. The program
+// of a run cannot make any; something that it was given might.
+const deepest = 16
+
+// Sweep ends and removes what a daemon that died left behind: it kills what
+// still runs there, and removes the groups with all that are below them. It
+// leaves alone the groups of daemons that are alive, and those that hold
+// processes of a pid namespace that cannot be seen from here: whether their
+// daemon lives cannot be told.
+func (t *Tree) Sweep(ctx context.Context) error {
+	var failed error
+	for _, g := range t.orphans() {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(failed, err)
+		}
+		if g.foreign() {
+			continue
+		}
+		failed = errors.Join(failed, g.End())
+		for _, dir := range slices.Concat(g.below, g.distinct()) {
+			failed = errors.Join(failed, removeDir(dir))
+		}
+	}
+	return failed
+}
+
+// orphans are the groups of dead daemons by name.
+func (t *Tree) orphans() map[string]*Group {
+	found := map[string]*Group{}
+	for _, p := range t.sweepDirs {
+		entries, err := os.ReadDir(p.dir)
+		if err != nil {
+			continue // it was there when the Tree was made; what is gone holds nothing
+		}
+		for _, entry := range entries {
+			name := entry.Name()
+			if !entry.IsDir() || !orphaned(name) {
+				continue
+			}
+			if found[name] == nil {
+				found[name] = &Group{tree: t, name: name, dirs: map[string]string{}}
+			}
+			dir := filepath.Join(p.dir, name)
+			found[name].dirs[p.controller] = dir
+			found[name].below = append(found[name].below, below(dir, deepest)...)
+		}
+	}
+	return found
+}
+
+// foreign reports whether a process is in the group that has no number here.
+func (g *Group) foreign() bool {
+	for _, dir := range slices.Concat(g.below, g.distinct()) {
+		if slices.Contains(strings.Fields(readFile(filepath.Join(dir, "cgroup.procs"))), "0") {
+			return true
+		}
+	}
+	return false
+}
+
+// below lists the groups below dir, the deepest first.
+func below(dir string, depth int) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil || depth == 0 {
+		return nil
+	}
+	var list []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			child := filepath.Join(dir, entry.Name())
+			list = append(append(list, below(child, depth-1)...), child)
+		}
+	}
+	return list
+}
+
+// orphaned reports whether a name is of a run whose daemon is gone.
+func orphaned(name string) bool {
+	rest, ok := strings.CutPrefix(name, prefix)
+	end := strings.LastIndexByte(rest, '-')
+	return ok && end > 0 && origin.Orphaned(rest[:end])
+}

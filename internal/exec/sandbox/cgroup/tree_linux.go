@@ -1,0 +1,210 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/origin"
+)
+
+// prefix begins the name of every group; an origin.Mark and a number follow.
+const prefix = "palyra-"
+
+// attempts is how many names are tried for a new group: another Tree of this
+// process may count, too.
+const attempts = 10_000
+
+// v1Controllers are those in use; memory and pids make the level. The freezer
+// only serves to kill, where cgroup.kill is not to be had.
+var v1Controllers = []string{"memory", "pids", "cpuacct", "freezer"}
+
+// Tree is where control groups can be made on this machine. It may be used by
+// several goroutines; one Tree serves a whole daemon.
+type Tree struct {
+	level string
+	// v2 is where a group of the unified hierarchy can be made, "" for
+	// nowhere. At level V1 it only serves to kill.
+	v2 string
+	// v1 maps a controller to where a group of its hierarchy can be made.
+	v1 map[string]string
+	// home are descriptors of the tasks files of the daemon's own v1 groups.
+	// They are open from the start, so that a thread can always go back.
+	home []int
+	// sweepDirs are where a daemon before may have made groups.
+	sweepDirs []groupDir
+	mark      string
+	last      atomic.Uint64
+	// parent is the group of all runs together, nil before Bound.
+	parent *Group
+	share  sandbox.Share
+	crowd  crowd
+	// endWait is how long End waits for the processes, 0 for the constant.
+	endWait time.Duration
+}
+
+// groupDir is a directory of a hierarchy, "" for the unified one.
+type groupDir struct{ controller, dir string }
+
+// Find finds out what this machine allows by making and removing groups; it does
+// not conclude from the user id. It is no error when there are no control groups:
+// Level then says Rlimit.
+func Find() *Tree {
+	return find(ownGroups())
+}
+
+// find is Find for a daemon whose own groups are at these paths.
+func find(own map[string]string) *Tree {
+	t := None()
+	kills := false
+	for _, dir := range unifiedCandidates(own[""]) {
+		if !isGroup(dir) {
+			continue
+		}
+		t.sweepDirs = append(t.sweepDirs, groupDir{"", dir})
+		made, canKill := t.try(dir, "cgroup.kill")
+		if !made {
+			continue
+		}
+		if t.v2 == "" {
+			t.v2, kills = dir, canKill
+		}
+		if delegates(dir) {
+			t.level, t.v2 = V2, dir
+			return t
+		}
+	}
+	for _, controller := range v1Controllers {
+		if own[controller] == "" {
+			continue
+		}
+		t.sweepDirs = append(t.sweepDirs, groupDir{controller, own[controller]})
+		if controller != "freezer" || !kills {
+			t.addV1(controller, own[controller])
+		}
+	}
+	if t.v1["memory"] != "" && t.v1["pids"] != "" {
+		t.level = V1
+	}
+	return t
+}
+
+// None is a Tree that makes no groups: its level is Rlimit.
+func None() *Tree {
+	return &Tree{level: Rlimit, v1: map[string]string{}, mark: origin.Mark()}
+}
+
+// addV1 takes a hierarchy into use when groups can be made there and a thread can
+// come back from them. Some containers do not show the daemon's own group: dir is
+// then another group, and a thread that entered a run's group and came "back" to
+// dir would not be where it was.
+func (t *Tree) addV1(controller, dir string) {
+	if !slices.Contains(pids(readFile(filepath.Join(dir, "cgroup.procs"))), os.Getpid()) {
+		return
+	}
+	if made, _ := t.try(dir, "tasks"); !made {
+		return
+	}
+	home, err := retry(func() (int, error) {
+		return unix.Open(filepath.Join(dir, "tasks"), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return
+	}
+	t.v1[controller] = dir
+	t.home = append(t.home, home)
+}
+
+// try makes a group and removes it again, and tells whether it had a file.
+func (t *Tree) try(dir, file string) (made, has bool) {
+	for n := range uint64(attempts) {
+		probe := filepath.Join(dir, t.name(n))
+		switch err := os.Mkdir(probe, 0o755); {
+		case errors.Is(err, fs.ErrExist):
+			continue
+		case err != nil:
+			return false, false
+		}
+		has = exists(filepath.Join(probe, file))
+		return removeDir(probe) == nil, has
+	}
+	return false, false
+}
+
+// Level is the rung of the ladder: V2, V1 or Rlimit.
+func (t *Tree) Level() string { return t.level }
+
+// Close lets go of the daemon's own groups. No run may be in progress.
+func (t *Tree) Close() error {
+	var failed error
+	if t.parent != nil {
+		failed = t.parent.Close()
+		t.parent = nil
+	}
+	for _, fd := range t.home {
+		failed = errors.Join(failed, unix.Close(fd))
+	}
+	t.home = nil
+	return failed
+}
+
+// Start returns the groups of one run with its limits set. They are complete
+// or it fails; at level Rlimit there may be none.
+//
+// Groups are made for each run and removed after it. That takes 0.1 ms, and
+// what a used group still counts (pids.peak, the page cache of the run before)
+// cannot be set to zero.
+func (t *Tree) Start(limits sandbox.Limits) (*Group, error) {
+	t.awaitRoom()
+	g, err := t.make()
+	if err != nil {
+		return nil, err
+	}
+	if err := g.bound(limits.OrDefault()); err != nil {
+		return nil, errors.Join(fmt.Errorf("setting the limits of a control group: %w", err), g.Close())
+	}
+	t.crowd.add(g)
+	return g, nil
+}
+
+func (t *Tree) make() (*Group, error) {
+	var err error
+	for range attempts {
+		g := &Group{tree: t, name: t.name(t.last.Add(1)), dirs: map[string]string{}}
+		if err = g.mkdir(); err == nil {
+			return g, nil
+		}
+		err = errors.Join(err, g.Close())
+		if !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("making a control group: %w", err)
+}
+
+func (t *Tree) name(n uint64) string { return fmt.Sprintf("%s%s-%d", prefix, t.mark, n) }
+
+// removeDir removes a group, and tries again while it is busy: a dead process
+// leaves its group some time after its parent has reaped it, when the kernel has
+// scheduled it one last time. On a busy machine that takes a while.
+func removeDir(dir string) error {
+	deadline := time.Now().Add(endWait)
+	for wait := firstWait; ; wait = min(wait*3/2, longestWait) {
+		err := unix.Rmdir(dir)
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return fmt.Errorf("removing the control group %s: %w", filepath.Base(dir), err)
+		}
+		time.Sleep(wait)
+	}
+}

@@ -1,0 +1,195 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"palyra/internal/core/must"
+	"palyra/internal/exec/sandbox"
+)
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// disks are what statfs says of the two file systems of a Meter.
+type disks struct {
+	layer, state space
+	err          error
+}
+
+// fakeMeter measures a real layer on file systems that the test makes up.
+func fakeMeter(t *testing.T, limits sandbox.Limits) (*Meter, *disks, string) {
+	t.Helper()
+	dir := t.TempDir()
+	layer, state := openTest(t, dir), openTest(t, t.TempDir())
+	d := &disks{layer: space{100 * gib, 50 * gib, 1e6}, state: space{100 * gib, 50 * gib, 1e6}}
+	m := must.Get(NewMeter(layer, state, limits))(t)
+	m.statfs = func(fd int) (space, error) {
+		if fd == int(layer.Fd()) {
+			return d.layer, d.err
+		}
+		return d.state, d.err
+	}
+	must.Do(t, m.begin())
+	return m, d, dir
+}
+
+func TestOver(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		write int // in the layer, in MiB
+		files int
+		disks func(*disks)
+		wait  time.Duration
+		ended bool
+		want  bool
+	}{
+		{name: "nothing", disks: func(*disks) {}},
+		{name: "a neighbour writes", disks: func(d *disks) { d.layer.bytes -= 10 * gib; d.layer.files -= 1e5 }},
+		{name: "the run writes", write: 5, disks: func(d *disks) { d.layer.bytes -= 5 * mib }, want: true},
+		{name: "the run makes files", files: 30, disks: func(d *disks) { d.layer.files -= 30 }, want: true},
+		{name: "within the limit", write: 3, files: 5, disks: func(d *disks) { d.layer.bytes -= 4 * mib; d.layer.files -= 6 }},
+		{name: "a neighbour frees as much", write: 5, disks: func(d *disks) { d.layer.bytes++ }},
+		{name: "a neighbour frees as much, and the run has ended", write: 5, disks: func(d *disks) { d.layer.bytes++ }, ended: true, want: true},
+		{name: "the run has ended", write: 3, disks: func(d *disks) { d.layer.bytes -= 10 * gib }, ended: true},
+		{name: "a neighbour frees as much, later", write: 5, disks: func(d *disks) { d.layer.bytes++ }, wait: walkAnyway, want: true},
+		{name: "the daemon's disk is low, but was before", disks: func(d *disks) { d.state.bytes -= mib }},
+		{name: "the daemon's disk runs low", disks: func(d *disks) { d.state.bytes = 100 * mib }, want: true},
+		{name: "the file systems cannot be seen", disks: func(d *disks) { d.err = errors.New("gone") }, want: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, d, dir := fakeMeter(t, sandbox.Limits{Disk: 4 * mib, Files: 20})
+			if c.name == "the daemon's disk is low, but was before" {
+				d.state.bytes = 50 * mib
+				must.Do(t, m.begin())
+			}
+			if c.write > 0 {
+				write(t, filepath.Join(dir, "data"), c.write*mib)
+			}
+			for i := range c.files {
+				write(t, filepath.Join(dir, strconv.Itoa(i)), 0)
+			}
+			c.disks(d)
+			m.walked = time.Now().Add(-c.wait)
+			over := m.Over
+			if c.ended {
+				over = m.Ended
+			}
+			if got := over(t.Context()); got != c.want {
+				t.Errorf("over: %t; known %+v", got, m.known)
+			}
+		})
+	}
+}
+
+// What a walk has explained is not suspected again.
+func TestOverWalksWhenItMust(t *testing.T) {
+	t.Parallel()
+	m, d, _ := fakeMeter(t, sandbox.Limits{Disk: 4 * mib, Files: 20})
+	d.layer.bytes -= 10 * gib
+	if m.Over(t.Context()) {
+		t.Fatal("a neighbour's bytes count")
+	}
+	walked := m.walked
+	if m.Over(t.Context()) || m.walked != walked {
+		t.Error("it walked again though nothing has changed")
+	}
+	d.layer.bytes -= 10 * gib
+	if m.Over(t.Context()) || m.walked == walked {
+		t.Error("it did not walk though as much as the limit has gone")
+	}
+}
+
+func TestSmallDiskHasASmallReserve(t *testing.T) {
+	t.Parallel()
+	m, d, _ := fakeMeter(t, sandbox.Limits{})
+	d.state = space{size: gib, bytes: 100 * mib, files: 1000}
+	must.Do(t, m.begin())
+	d.state.bytes = 30 * mib
+	if m.Over(t.Context()) {
+		t.Error("30 MiB of 1 GiB are too little")
+	}
+	d.state.bytes = 15 * mib
+	if !m.Over(t.Context()) {
+		t.Error("15 MiB of 1 GiB are enough")
+	}
+}
+
+func TestNext(t *testing.T) {
+	t.Parallel()
+	m, d, _ := fakeMeter(t, sandbox.Limits{})
+	if got := m.next(); got < 150*time.Millisecond || got > latest {
+		t.Errorf("far from the limit: %s", got)
+	}
+	m.now.bytes -= gib - mib
+	if got := m.next(); got != soonest {
+		t.Errorf("at the limit: %s", got)
+	}
+	m.took = latest / 2
+	if got := m.next(); got != latest/2 {
+		t.Errorf("with walks that take long: %s", got)
+	}
+	other, err := NewMeter(nil, openTest(t, t.TempDir()), sandbox.Limits{})
+	if err != nil || other.next() != latest || other.Over(t.Context()) {
+		t.Errorf("without a layer: %v", err)
+	}
+	d.err = errors.New("gone")
+	if m.begin() == nil {
+		t.Error("file systems that cannot be seen are measured")
+	}
+}
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	m, d, dir := fakeMeter(t, sandbox.Limits{Disk: 4 * mib})
+	write(t, filepath.Join(dir, "data"), 5*mib)
+	synctest.Test(t, func(t *testing.T) {
+		m.walked = time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		// The file system shows nothing: a second is too short for a walk.
+		if got := m.Watch(ctx); got != "" {
+			t.Errorf("stopped for %q", got)
+		}
+		start := time.Now()
+		d.layer.bytes--
+		if got := m.Watch(t.Context()); got != sandbox.QuotaDisk {
+			t.Errorf("stopped for %q", got)
+		}
+		if took := time.Since(start); took > walkAnyway {
+			t.Errorf("stopped after %s", took)
+		}
+	})
+}
+
+// A real file system shows what a run writes: at once, unless others free as
+// much meanwhile, and then a walk does.
+func TestRealFileSystem(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	m := must.Get(NewMeter(openTest(t, dir), openTest(t, t.TempDir()), sandbox.Limits{Disk: 64 * mib, Files: 1000}))(t)
+	if m.Over(t.Context()) {
+		t.Error("an empty layer is over its limit")
+	}
+	f := must.Get(os.Create(filepath.Join(dir, "data")))(t)
+	defer f.Close()
+	block := make([]byte, mib)
+	for range 80 {
+		must.Get(f.Write(block))(t)
+	}
+	must.Do(t, f.Sync())
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
+	defer cancel()
+	if m.Watch(ctx) != sandbox.QuotaDisk {
+		t.Errorf("80 MiB of 64 are not over; known %+v, file system %+v", m.known, m.now)
+	}
+}

@@ -1,0 +1,178 @@
+// Package exec runs one program in a sandbox without a gateway: it is `palyrad
+// sandbox exec`. Nothing is decided, recorded or attested: of the stages of a call
+// it uses the sandbox alone.
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/egress"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/places"
+)
+
+// run opens a sandbox for this one program, runs it and closes the sandbox.
+func (e execution) run(ctx context.Context) error {
+	if err := e.preflight(ctx); err != nil {
+		return ExitError{Failed, err}
+	}
+	at, remove, err := places.Temporary(os.TempDir())
+	if err != nil {
+		return ExitError{Failed, err}
+	}
+	code, err := e.within(ctx, at)
+	if err := errors.Join(err, remove()); err != nil {
+		return ExitError{code, err}
+	}
+	if code != 0 {
+		return ExitError{Code: code}
+	}
+	return nil
+}
+
+// preflight checks the hosts as process.run does. In mode strict, connections
+// are checked.
+func (e execution) preflight(ctx context.Context) error {
+	if e.spec.Egress != egress.Preflight {
+		return nil
+	}
+	rules, err := egress.ParseRules(e.allow)
+	if err != nil {
+		return err
+	}
+	dialer := &egress.Dialer{Rules: egress.Rules{Allow: rules}}
+	for _, host := range e.allow {
+		if err := dialer.Preflight(ctx, host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within runs the program in the sandbox of its tier, and returns the exit code
+// of palyrad. No probe comes first: what is missing is the error of the run.
+func (e execution) within(ctx context.Context, at places.Places) (code int, err error) {
+	b, err := e.steps(e.runner, at)[0].Open()
+	if err != nil {
+		return Failed, fmt.Errorf("opening the sandbox: %w", err)
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if e.spec.WorkspaceRoot == "" {
+		if e.spec.WorkspaceRoot, err = emptyWorkspace(at); err != nil {
+			return Failed, err
+		}
+	}
+	e.spec.WorkspaceName = "workspace"
+	e.spec.Output = e.pass
+	return e.attempt(ctx, b, at)
+}
+
+// emptyWorkspace is a directory that goes with the run. Whoever the program runs
+// as may write there.
+func emptyWorkspace(at places.Places) (string, error) {
+	dir := at.Layers + "-workspace"
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", fmt.Errorf("making an empty workspace: %w", err)
+	}
+	return dir, nil
+}
+
+// pass hands output on as it comes.
+func (e execution) pass(stream string, chunk []byte) {
+	w := e.stdout
+	if stream == "stderr" {
+		w = e.stderr
+	}
+	_, _ = w.Write(chunk)
+}
+
+// say writes for people, who may decide by it: what a program put into names and
+// files must not act on their terminal.
+func (e execution) say(format string, args ...any) {
+	_, _ = fmt.Fprintln(e.stderr, text.Visible(fmt.Sprintf("palyrad: "+format, args...)))
+}
+
+func (e execution) attempt(ctx context.Context, runner sandbox.Runner, at places.Places) (int, error) {
+	ran, err := runner.Run(ctx, e.spec)
+	if ran.Started.IsZero() {
+		return Failed, err
+	}
+	if ran.Rung == sandbox.Landlocked {
+		e.say("this machine gives no user namespaces: the program ran on the rung %s", ran.Rung)
+	}
+	if err := e.keepQuarantine(ran, at); err != nil {
+		return Failed, err
+	}
+	e.sayDenied(ran)
+	code, why := exitOf(ran, err)
+	changes, settleErr := e.settle(ctx, ran, at)
+	if settleErr != nil {
+		code, why = Failed, errors.Join(why, settleErr)
+	}
+	if err := e.write(ran, changes); err != nil {
+		return Failed, errors.Join(why, err)
+	}
+	return code, why
+}
+
+// sayDenied names what the program could not reach. A report has it all.
+func (e execution) sayDenied(ran sandbox.Report) {
+	if e.report != "" {
+		return
+	}
+	for _, sentence := range egress.Explanations(ran.Connections, ran.ConnectionsMissed, e.hosts()) {
+		e.say("%s", sentence)
+	}
+}
+
+// hosts are what the program may reach.
+func (e execution) hosts() []string {
+	if e.spec.Network == nil {
+		return e.allow
+	}
+	return e.spec.Network.Hosts()
+}
+
+// keepQuarantine leaves protected files that the program made where their owner
+// finds them.
+func (e execution) keepQuarantine(ran sandbox.Report, at places.Places) error {
+	if len(ran.Quarantined) == 0 {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "palyra-quarantine-")
+	if err == nil {
+		err = os.Rename(at.Quarantine, filepath.Join(dir, "files"))
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the protected files that the program made: %w", err)
+	}
+	e.say("new protected files were put aside in %s: %s", dir, strings.Join(ran.Quarantined, ", "))
+	return nil
+}
+
+// exitOf is the exit code of palyrad, and what it says when that is not the
+// program's own.
+func exitOf(ran sandbox.Report, err error) (int, error) {
+	switch {
+	case ran.TimedOut:
+		return TimedOut, reason.Errorf(reason.TimedOut, "the time of the program was up; it was killed with everything it had started").
+			WithRemedy("Give it more with --timeout.")
+	case ran.Quota != "":
+		return Failed, reason.Errorf(reason.QuotaExceeded, "the program used up its limit of %s and was killed", ran.Quota).
+			WithRemedy("Raise it with --limit.")
+	case reason.Of(err) == reason.Cancelled:
+		return Stopped, nil
+	case err != nil:
+		return Failed, err
+	case ran.ExitCode == nil:
+		return Failed, reason.Errorf(reason.SpawnFailed, "the program did not end by itself")
+	}
+	return *ran.ExitCode, nil
+}

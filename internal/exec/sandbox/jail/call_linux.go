@@ -1,0 +1,150 @@
+package jail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/egress"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/workspace/overlay"
+)
+
+// Check refuses what no sandbox would accept, before anything is opened.
+func Check(s sandbox.Spec) error {
+	if err := errors.Join(sandbox.CheckArgv(s.Argv), sandbox.CheckInjected(s), s.Limits.Check()); err != nil {
+		return err
+	}
+	if s.Executable.Path == "" || s.Executable.SHA256 == "" {
+		return reason.Errorf(reason.InvalidInput, "the program was not resolved")
+	}
+	if err := checkCaches(s.Caches); err != nil {
+		return err
+	}
+	if err := checkToolchains(s); err != nil {
+		return err
+	}
+	return checkNetwork(s)
+}
+
+// checkToolchains refuses what could let a program see more than tools: the root
+// directory, and the workspace by a way around its copy.
+func checkToolchains(s sandbox.Spec) error {
+	for _, dir := range sandbox.Shown(s.Toolchains) {
+		if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
+			return reason.Errorf(reason.InvalidInput, "the directory %q of a toolchain is not a clean absolute path", dir)
+		}
+		if strings.HasPrefix(dir+"/", s.WorkspaceRoot+"/") || strings.HasPrefix(s.WorkspaceRoot+"/", dir+"/") {
+			return reason.Errorf(reason.InvalidInput, "the toolchain at %s and the workspace overlap", dir)
+		}
+	}
+	return nil
+}
+
+// checkNetwork refuses hosts where nothing would hold the program to them.
+func checkNetwork(s sandbox.Spec) error {
+	if s.Network == nil {
+		return nil
+	}
+	if s.Egress != egress.Strict {
+		return reason.Errorf(reason.InvalidInput, "hosts are held to in the egress mode strict only, and the mode is %s", s.Egress)
+	}
+	return s.Network.Check()
+}
+
+func checkCaches(caches []sandbox.Cache) error {
+	seen := map[string]bool{}
+	for _, c := range caches {
+		if c.Name == "" || strings.Trim(c.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" || seen[c.Name] {
+			return reason.Errorf(reason.InvalidInput, "%q is not the name of a cache, or stands twice", c.Name)
+		}
+		if !filepath.IsAbs(c.Dir) || filepath.Clean(c.Dir) != c.Dir {
+			return reason.Errorf(reason.InvalidInput, "the directory of the cache %s is not a clean absolute path", c.Name)
+		}
+		seen[c.Name] = true
+	}
+	return nil
+}
+
+// Environment is the call's variables with what is injected, and those of its caches
+// that the call does not set itself.
+func Environment(s sandbox.Spec) []string {
+	env := s.Pairs()
+	for _, c := range s.Caches {
+		env = extend(env, c.Env)
+	}
+	return env
+}
+
+// extend appends pairs whose names are not set yet.
+func extend(env, pairs []string) []string {
+	for _, pair := range pairs {
+		name, _, _ := strings.Cut(pair, "=")
+		if !has(env, name) {
+			env = append(env, pair)
+		}
+	}
+	return env
+}
+
+func has(env []string, name string) bool {
+	for _, pair := range env {
+		if strings.HasPrefix(pair, name+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+// Try runs a program that does nothing in an empty workspace.
+func Try(ctx context.Context, m *Machine, run func(context.Context, sandbox.Spec) (sandbox.Report, error)) (sandbox.Report, error) {
+	dir, err := os.MkdirTemp("", "palyra-probe-")
+	if err != nil {
+		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	// Without namespaces under a daemon that is root, it is another user who
+	// enters.
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // it stays empty
+		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return sandbox.Report{}, fmt.Errorf("looking at a workspace for a trial: %w", err)
+	}
+	program, err := m.resolver.ResolveExecutable("true", sandbox.SearchPath())
+	if err != nil {
+		return sandbox.Report{}, err
+	}
+	report, err := run(ctx, sandbox.Spec{Argv: []string{"true"}, Executable: program.Executable, WorkspaceRoot: dir})
+	if report.Layer != nil {
+		err = errors.Join(err, report.Layer.Close())
+	}
+	if err == nil && (report.ExitCode == nil || *report.ExitCode != 0) {
+		err = reason.Errorf(reason.SandboxUnavailable, "the trial ended with %s%s", describe(report), report.Stderr.Head)
+	}
+	return report, err
+}
+
+func describe(r sandbox.Report) string {
+	switch {
+	case r.TimedOut:
+		return "a timeout"
+	case r.Quota != "":
+		return "the quota " + r.Quota
+	case r.ExitCode != nil:
+		return fmt.Sprintf("exit code %d: ", *r.ExitCode)
+	}
+	return "no result"
+}
+
+// SweepLayers removes the layers that an earlier daemon left in dir.
+func SweepLayers(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	return overlay.Sweep(dir)
+}

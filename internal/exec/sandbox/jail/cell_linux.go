@@ -1,0 +1,284 @@
+package jail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox/cgroup"
+	"palyra/internal/exec/sandbox/disk"
+	"palyra/internal/exec/sandbox/inside"
+)
+
+// Cell is a sandbox that waits for its one program, runs it, or has run it.
+// One goroutine may use it.
+type Cell struct {
+	machine *Machine
+	plan    *Plan
+	group   *cgroup.Group
+
+	control, status *os.File
+	stdout, stderr  *os.File
+	process         *os.Process
+	// ended gets the state of the first process once it is reaped.
+	ended        chan *os.ProcessState
+	reaped       bool
+	started      time.Time
+	argumentsSHA string
+	seen         seen
+	// init refers to the sandbox's first process, once it is known.
+	init     atomic.Pointer[os.File]
+	meter    *disk.Meter
+	listener *os.File
+	observed chan observation
+	// stopServing ends the session that serves the program; it is nil when none
+	// does. served gets how it ended.
+	stopServing context.CancelCauseFunc
+	served      chan error
+	// alive is true until no process of the sandbox is left.
+	alive bool
+}
+
+// Start builds a sandbox. It takes over the plan.
+func (m *Machine) Start(p *Plan) (*Cell, error) {
+	c := &Cell{machine: m, plan: p, started: time.Now(), served: make(chan error, 1)}
+	if err := c.start(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cell) start() error {
+	if c.machine.helper.File == nil {
+		return errNoHelper()
+	}
+	var err error
+	if c.group, err = c.machine.tree.Start(c.plan.Limits); err != nil {
+		return reason.Errorf(reason.SandboxUnavailable, "the limits of the run cannot be set: %w", err)
+	}
+	if err := c.measure(); err != nil {
+		return err
+	}
+	files, err := c.descriptors()
+	if err == nil {
+		err = c.launch(files)
+	}
+	closeAll(files)
+	closeAll(c.plan.Mounts)
+	c.plan.Mounts = nil
+	if err != nil {
+		return reason.Errorf(reason.SandboxUnavailable, "starting the sandbox: %w", err)
+	}
+	return nil
+}
+
+func errNoHelper() error {
+	return reason.Errorf(reason.SandboxUnavailable, "palyrad was built without palyra-init").
+		WithRemedy("Build it with `make build`, which puts the helper in.")
+}
+
+// descriptors makes the pipes, the control socket and the memory files, and
+// returns the first process's ends, by number. The caller closes them.
+func (c *Cell) descriptors() ([]*os.File, error) {
+	files := make([]*os.File, inside.ExtraFD)
+	var err error
+	if files[0], err = os.Open(os.DevNull); err != nil {
+		return files, err
+	}
+	for _, p := range []struct {
+		mine **os.File
+		fd   int
+	}{{&c.stdout, 1}, {&c.stderr, 2}, {&c.status, inside.StatusFD}} {
+		read, write, err := os.Pipe()
+		if err != nil {
+			return files, err
+		}
+		*p.mine, files[p.fd] = read, write
+	}
+	if c.control, files[inside.ControlFD], err = controlPair(); err != nil {
+		return files, err
+	}
+	if files[inside.SpecFD], err = DataFile("spec", inside.Encode(&c.plan.Spec)); err != nil {
+		return files, err
+	}
+	list := []byte(strings.Join(c.plan.Arguments, "\x00") + "\x00")
+	c.argumentsSHA = Digest(list)
+	if files[inside.ArgsFD], err = DataFile("arguments", list); err != nil {
+		return files, err
+	}
+	if files[inside.HelperFD], err = duplicate(c.machine.helper.File); err != nil {
+		return files, err
+	}
+	files, c.plan.Files = append(files, c.plan.Files...), nil
+	return files, nil
+}
+
+// duplicate returns another descriptor of the same open file.
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// launch starts the first process on a thread that does nothing else. The process
+// asks to be killed when its parent thread ends (PDEATHSIG, prctl(2)), so that it
+// dies with the daemon; the thread therefore stays until the process has ended.
+// It is never unlocked, so that the runtime ends it with its goroutine: it may be
+// in control groups or mounts of the run.
+func (c *Cell) launch(files []*os.File) error {
+	begun := make(chan error, 1)
+	c.ended = make(chan *os.ProcessState, 1)
+	go func() {
+		runtime.LockOSThread()
+		p, err := c.fork(files)
+		c.process = p
+		begun <- err
+		if p == nil {
+			close(c.ended)
+			return
+		}
+		state, _ := p.Wait()
+		c.ended <- state
+	}()
+	err := <-begun
+	c.alive = c.process != nil
+	return err
+}
+
+// fork starts the first process inside the groups of the run. After an error
+// it may still return a process, which is to be killed.
+func (c *Cell) fork(files []*os.File) (*os.Process, error) {
+	if err := c.group.Enter(); err != nil {
+		return nil, err
+	}
+	p, err := c.spawn(files)
+	return p, errors.Join(err, c.group.Leave())
+}
+
+func (c *Cell) spawn(files []*os.File) (*os.Process, error) {
+	if len(c.plan.Mounts) > 0 {
+		if err := c.mount(); err != nil {
+			return nil, err
+		}
+	}
+	// A set-user-ID program would be root's; this keeps it from being so.
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return nil, err
+	}
+	attr := c.plan.Attr
+	attr.Setsid, attr.Pdeathsig = !c.machine.Without(LayerSession), syscall.SIGKILL
+	if dir := c.group.Dir(); dir != nil {
+		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+	}
+	path := c.plan.Path
+	if path == "" {
+		path = SelfPath(inside.HelperFD)
+	}
+	return startProcess(path, c.plan.Argv, &os.ProcAttr{Dir: "/", Env: append([]string{}, c.plan.Env...), Files: files, Sys: &attr})
+}
+
+// Waiting reports whether the sandbox is still there to be run in.
+func (c *Cell) Waiting() bool {
+	select {
+	case state := <-c.ended:
+		c.ended <- state // for a run that begins all the same
+		c.reaped = true
+	default:
+	}
+	return c.alive && !c.reaped
+}
+
+// patience bounds the waits for things that happen by themselves, at once unless
+// the machine is busy: that bubblewrap reaps the first process of a sandbox in
+// which no other is left, and that sockets and pipes close when the processes that
+// have them open end.
+const patience = 10 * time.Second
+
+// kill ends every process of the sandbox. The first process of a process
+// namespace goes first: the kernel ends all others with it, and bubblewrap reaps
+// it and ends by itself. Killed at once, bubblewrap would leave it to the
+// host's first process, which in containers may reap nothing.
+func (c *Cell) kill() {
+	if init := c.init.Load(); init != nil && c.plan.Arguments != nil && unix.PidfdSendSignal(int(init.Fd()), unix.SIGKILL, nil, 0) == nil {
+		select {
+		case state := <-c.ended:
+			c.ended <- state // the buffer is empty, and nobody else writes
+		case <-time.After(patience):
+		}
+	}
+	if c.process != nil {
+		_ = c.process.Kill() // through a pidfd
+	}
+	c.group.Kill()
+}
+
+// End kills what may be left and waits until nothing is: the kernel tells the
+// end of a pid namespace's first process only when all of its processes have
+// ended.
+func (c *Cell) End() error {
+	if !c.alive {
+		return nil
+	}
+	if c.init.Load() == nil {
+		// A sandbox that nothing ran in has told it, unless it failed.
+		_ = c.status.SetReadDeadline(time.Now().Add(patience))
+		_ = c.learnInit()
+	}
+	if !c.reaped {
+		c.kill()
+		<-c.ended
+		c.reaped = true
+	}
+	deadline := time.Now().Add(patience)
+	if init := c.init.Load(); init != nil {
+		fds := []unix.PollFd{{Fd: int32(init.Fd()), Events: unix.POLLIN}}
+		for {
+			_ = unix.PidfdSendSignal(int(fds[0].Fd), unix.SIGKILL, nil, 0)
+			if n, err := unix.Poll(fds, 100); n > 0 && err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("the first process of the run %s is still there", c.group.Name())
+			}
+		}
+	}
+	if err := c.group.End(); err != nil {
+		return err
+	}
+	c.alive = false
+	return nil
+}
+
+// Close ends what is left of the sandbox and releases everything it held. Its
+// user is not used again while a process of it may live.
+func (c *Cell) Close() error {
+	err := errors.Join(c.End(), c.part(context.Canceled))
+	if c.listener != nil {
+		_, failed := c.violations()
+		err = errors.Join(err, failed)
+	}
+	for _, f := range []*os.File{c.control, c.status, c.stdout, c.stderr, c.init.Load()} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	if c.group != nil && !c.alive {
+		err = errors.Join(err, c.group.Close())
+	}
+	err = errors.Join(err, c.plan.close())
+	if !c.alive {
+		c.machine.users.give(c.plan.User)
+	}
+	return err
+}

@@ -1,0 +1,173 @@
+package jail
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/inside"
+)
+
+// attend sends the order, receives the listeners and the read-back, judges the
+// read-back, tells palyra-init to go on, and waits until the program has started.
+// An error means that the program did not start.
+func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
+	defer o.close()
+	if err := send(c.control, "order", o.files...); err != nil {
+		return c.finalReport()
+	}
+	if c.plan.Staged {
+		mounted, _, err := receive(c.control, 0)
+		if err != nil {
+			return err
+		}
+		c.seen.mounted = mounted.Mounted
+	}
+	if c.plan.Proxy != nil {
+		if err := c.admit(ctx); err != nil {
+			return err
+		}
+	}
+	report, listener, err := receive(c.control, 1)
+	if err != nil {
+		return err
+	}
+	if len(listener) > 0 {
+		if err := c.observe(listener[0]); err != nil {
+			return err
+		}
+	}
+	if err := c.learnInit(); err != nil {
+		return err
+	}
+	c.seen.report, c.seen.rlimits = report, o.order.Rlimits
+	c.seen.unpinned = unpinned(o, report.Unpinned)
+	if err := c.judge(w.Spec.Required); err != nil {
+		return err
+	}
+	if err := send(c.control, inside.Go); err != nil {
+		return errNoReport
+	}
+	// The socket closes when the program takes the helper's place.
+	if _, _, err := receive(c.control, 0); !errors.Is(err, errNoReport) {
+		return err
+	}
+	c.seen.started = true
+	if s := w.Spec.Session; s != nil && s.Started != nil {
+		s.Started(sandbox.Underway{Report: c.known(w), Wrote: wrote(c.plan.Layer), Connections: c.connections})
+	}
+	return nil
+}
+
+// finalReport is the last report of a helper that has ended.
+func (c *Cell) finalReport() error {
+	for {
+		_, fds, err := receive(c.control, inside.MaxListeners)
+		if err != nil {
+			return err
+		}
+		closeDescriptors(fds)
+	}
+}
+
+// unpinned are the paths of the operands that a program may see changed.
+func unpinned(o *order, refused []int) []string {
+	paths := o.unpinned
+	for _, i := range refused {
+		if i >= 0 && i < len(o.order.Operands) {
+			paths = append(paths, o.order.Operands[i].Path)
+		}
+	}
+	return paths
+}
+
+// refusal turns a failure inside into a reason.
+func refusal(r inside.Report) error {
+	switch r.Failed {
+	case "":
+		return nil
+	case inside.StepExec:
+		if unix.Errno(r.Errno) == unix.ETXTBSY {
+			return reason.Errorf(reason.SpawnFailed, "the program could not be started: its file is open for writing").
+				WithRemedy("Try again when whatever writes the program has closed it (`fuser -v FILE` names it).")
+		}
+		err := reason.Errorf(reason.SpawnFailed, "the program could not be started: %s", r.Error)
+		if strings.HasPrefix(r.Error, "interpreter ") {
+			err = err.WithRemedy("Correct the first line of the script, or install the interpreter below /usr or in a toolchain.")
+		}
+		return err
+	case inside.StepExecutable:
+		if unix.Errno(r.Errno) == unix.ESTALE {
+			return reason.Errorf(reason.BindingMismatch, "the program changed between the check and its start")
+		}
+		return reason.Errorf(reason.SpawnFailed, "the program is not seen inside the sandbox: %s", r.Error)
+	case inside.StepOperands:
+		if unix.Errno(r.Errno) == unix.ESTALE {
+			return reason.Errorf(reason.BindingMismatch, "the file %s changed between the check and the start", strings.TrimSuffix(r.Error, ": "+unix.ESTALE.Error()))
+		}
+		return reason.Errorf(reason.SpawnFailed, "%s failed: %s", r.Failed, r.Error)
+	case inside.StepSecrets:
+		return reason.Errorf(reason.SpawnFailed, "%s failed: %s", r.Failed, r.Error)
+	case inside.StepWorkspace:
+		return reason.Errorf(reason.WorkspaceScope, "the workspace changed while the sandbox was built: %s", r.Error)
+	case inside.StepCwd:
+		return reason.Errorf(reason.WorkspaceScope, "the working directory cannot be entered inside: %s", r.Error)
+	case inside.StepOverlay:
+		return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error).
+			WithRemedy("Copy-on-write needs Linux 5.19 with overlayfs in user namespaces and a state directory on a file system such as ext4, xfs or btrfs. Use workspace_mode direct or read_only otherwise.")
+	case inside.StepNetwork:
+		return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error).
+			WithRemedy("A sandbox needs power over its own network namespace: allow user namespaces with capabilities (see `palyrad doctor`), or run the program offline.")
+	}
+	return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error)
+}
+
+// learnInit gets hold of the sandbox's first process. bubblewrap tells its
+// host's pid; another backend started it itself.
+func (c *Cell) learnInit() error {
+	if c.init.Load() != nil {
+		return nil
+	}
+	status := struct {
+		ChildPID int `json:"child-pid"`
+	}{c.process.Pid}
+	if c.plan.Arguments != nil {
+		status.ChildPID = 0
+		if err := json.NewDecoder(io.LimitReader(c.status, 4096)).Decode(&status); err != nil || status.ChildPID <= 0 {
+			return reason.Errorf(reason.SandboxUnavailable, "bubblewrap did not say which process it started")
+		}
+	}
+	fd, err := unix.PidfdOpen(status.ChildPID, 0)
+	if err != nil {
+		return errNoReport // it is gone already
+	}
+	c.seen.init = status.ChildPID
+	c.init.Store(os.NewFile(uintptr(fd), "pidfd"))
+	return nil
+}
+
+// explain adds what the first process wrote when it ended before the helper
+// could speak.
+func (c *Cell) explain(err error, stderr []byte) error {
+	if !errors.Is(err, errNoReport) {
+		return err
+	}
+	said := strings.TrimSpace(string(stderr))
+	const most = 300
+	if len(said) > most {
+		said = strings.ToValidUTF8(said[:most], "")
+	}
+	if said == "" {
+		said = fmt.Sprintf("%s ended without a report", c.plan.Backend)
+	}
+	return reason.Errorf(reason.SandboxUnavailable, "the sandbox could not be built: %s", said).
+		WithRemedy("User namespaces must be allowed for bwrap and palyrad; on Ubuntu 23.10 and later install the AppArmor profile that `palyrad doctor` prints. See `palyra status`.")
+}

@@ -1,0 +1,379 @@
+package jail
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/inside"
+	"palyra/internal/exec/sandbox/jail/jailtest"
+)
+
+// helperRun is palyra-init started as it is in a run, without any sandbox.
+type helperRun struct {
+	t       *testing.T
+	control *os.File
+	process *os.Process
+}
+
+func startHelper(t *testing.T, m *Machine, stage string, spec *os.File) *helperRun {
+	t.Helper()
+	return startHelperAs(t, m, stage, spec, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL})
+}
+
+func startHelperAs(t *testing.T, m *Machine, stage string, spec *os.File, attr *syscall.SysProcAttr) *helperRun {
+	t.Helper()
+	mine, theirs, err := controlPair()
+	must.Do(t, err)
+	defer theirs.Close()
+	p := must.Get(os.StartProcess(SelfPath(inside.HelperFD), []string{helperName, stage}, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs, spec, m.helper.File}, Sys: attr,
+	}))(t)
+	return &helperRun{t, mine, p}
+}
+
+// hush says that nothing will be sent: a helper that waits ends with it, and
+// says so.
+func (h *helperRun) hush() {
+	h.t.Helper()
+	conn, err := h.control.SyscallConn()
+	if err == nil {
+		err = conn.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
+	}
+	must.Do(h.t, err)
+}
+
+// end waits for the helper and returns its exit code.
+func (h *helperRun) end() int {
+	h.t.Helper()
+	h.control.Close() // a helper that waits ends with it
+	state := must.Get(h.process.Wait())(h.t)
+	return state.ExitCode()
+}
+
+func specFile(t *testing.T, spec inside.Spec) *os.File {
+	t.Helper()
+	f := must.Get(DataFile("spec", inside.Encode(&spec)))(t)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func orderFile(t *testing.T, order inside.Order) *os.File {
+	t.Helper()
+	f := must.Get(DataFile("order", inside.Encode(&order)))(t)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// The helper runs nothing when what it is told cannot be done, is not sealed,
+// or comes from a daemon that is gone.
+func TestHelperRefusesSpecs(t *testing.T) {
+	t.Parallel()
+	m := newTestMachine(t, Config{})
+	unsealed := must.Get(os.CreateTemp(t.TempDir(), "spec"))(t)
+	defer unsealed.Close()
+	here := inside.Inner{Dir: "/", Workspace: identityOf(t, "/"), NoNewPrivs: true}
+	fine := inside.Encode(&inside.Spec{Inner: here})
+	lock := here
+	lock.Landlock = &inside.Landlock{ABI: 2, Rules: []inside.Rule{{Path: "/", Access: "all"}}}
+	for name, c := range map[string]struct {
+		stage string
+		spec  *os.File
+		want  string
+	}{
+		"dead daemon":     {inside.StageOuter, specFile(t, inside.Spec{Outer: inside.Outer{Parent: 1, Exec: "/usr/bin/true", Argv: []string{"true"}}}), "checking that the daemon lives"},
+		"unsealed spec":   {inside.StageOuter, unsealed, "checking the seals"},
+		"can be written":  {inside.StageInner, sealedBut(t, unix.F_SEAL_WRITE, fine), "checking the seals"},
+		"can be cut":      {inside.StageInner, sealedBut(t, unix.F_SEAL_SHRINK, fine), "checking the seals"},
+		"can grow":        {inside.StageInner, sealedBut(t, unix.F_SEAL_GROW, fine), "checking the seals"},
+		"sealed":          {inside.StageInner, sealedBut(t, 0, fine), "waiting for the order"}, // control
+		"unknown stage":   {"other", specFile(t, inside.Spec{}), "reading the stage"},
+		"bad landlock":    {inside.StageInner, specFile(t, inside.Spec{Inner: lock}), "granting /"},
+		"other workspace": {inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", Workspace: identityOf(t, "/usr")}}), "the workspace changed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startHelper(t, m, c.stage, c.spec)
+			h.hush()
+			_, _, err := receive(h.control, 1)
+			if code := h.end(); code != 125 || err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("exit code %d, %v, want %q", code, err, c.want)
+			}
+		})
+	}
+}
+
+// startListening starts a helper that is to open listeners. It has no power over
+// this network, which a mistake would cut off.
+func startListening(t *testing.T, m *Machine, outside uint64, ports ...uint16) *helperRun {
+	t.Helper()
+	attr := syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if m.Root() {
+		attr.Credential = &syscall.Credential{Uid: jailtest.User, Gid: jailtest.User}
+	}
+	spec := inside.Spec{Inner: inside.Inner{Dir: "/", Network: &inside.Network{Outside: outside, Ports: ports}}}
+	return startHelperAs(t, m, inside.StageInner, specFile(t, spec), &attr)
+}
+
+// Nothing is opened in the host's network, nor what no grant could ask for.
+func TestHelperRefusesNetworks(t *testing.T) {
+	t.Parallel()
+	m := newTestMachine(t, Config{})
+	const other = 1 // no namespace has this number
+	for name, c := range map[string]struct {
+		outside uint64
+		ports   []uint16
+		want    string
+	}{
+		"host's network":  {m.own["net"], []uint16{443}, "the network is the host's"},
+		"unknown network": {0, []uint16{443}, "the network is the host's"},
+		"a port twice":    {other, []uint16{443, 443}, "invalid argument"},
+		"no power":        {other, []uint16{443}, "operation not permitted"}, // control
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startListening(t, m, c.outside, c.ports...)
+			_, fds, err := receive(h.control, inside.MaxListeners)
+			if code := h.end(); code != 125 || fds != nil || reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("exit code %d, %v, want %q", code, err, c.want)
+			}
+		})
+	}
+}
+
+func TestHelperRefusesOrders(t *testing.T) {
+	t.Parallel()
+	m := newTestMachine(t, Config{})
+	good := inside.Order{Exec: "/usr/bin/true", File: stateOf(t, "/usr/bin/true"), Argv: []string{"true"}, Cwd: "/"}
+	three := must.Get(DataFile("filter", []byte{1, 2, 3}))(t)
+	defer three.Close()
+	unsealed := must.Get(os.CreateTemp(t.TempDir(), "order"))(t)
+	defer unsealed.Close()
+	edited := func(edit func(*inside.Order)) *os.File {
+		o := good
+		edit(&o)
+		return orderFile(t, o)
+	}
+	for name, c := range map[string]struct {
+		files []*os.File
+		want  reason.Code
+		says  string
+	}{
+		"unsealed order":     {[]*os.File{unsealed}, reason.SandboxUnavailable, "checking the seals"},
+		"no order":           {nil, reason.SandboxUnavailable, "waiting for the order"},
+		"missing descriptor": {[]*os.File{edited(func(o *inside.Order) { o.Stdin = 3 })}, reason.SandboxUnavailable, "waiting for the order"},
+		"another program":    {[]*os.File{edited(func(o *inside.Order) { o.File.Ino++ })}, reason.BindingMismatch, "the program changed"},
+		"another device":     {[]*os.File{edited(func(o *inside.Order) { o.File.Dev++ })}, reason.BindingMismatch, "the program changed"},
+		"another size":       {[]*os.File{edited(func(o *inside.Order) { o.File.Size++ })}, reason.BindingMismatch, "the program changed"},
+		"written since":      {[]*os.File{edited(func(o *inside.Order) { o.File.Mtime-- })}, reason.BindingMismatch, "the program changed"},
+		"changed since":      {[]*os.File{edited(func(o *inside.Order) { o.File.Ctime-- })}, reason.BindingMismatch, "the program changed"},
+		"no program":         {[]*os.File{edited(func(o *inside.Order) { o.Exec = "/nonexistent" })}, reason.SpawnFailed, "not seen inside"},
+		"no directory":       {[]*os.File{edited(func(o *inside.Order) { o.Cwd = "/nonexistent" })}, reason.WorkspaceScope, "working directory"},
+		"bad filter":         {[]*os.File{edited(func(o *inside.Order) { o.Filter = 1 }), three}, reason.SandboxUnavailable, "installing the system call filter"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", NoNewPrivs: true}}))
+			must.Do(t, send(h.control, "order", c.files...))
+			_, _, err := receive(h.control, 1)
+			if code := h.end(); code != 125 || reason.Of(err) != c.want || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("exit code %d, %v, want %q", code, err, c.says)
+			}
+		})
+	}
+	h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", NoNewPrivs: true}}))
+	defer h.end()
+	must.Do(t, send(h.control, "order", orderFile(t, good)))
+	if _, _, err := receive(h.control, 1); err != nil { // control
+		t.Errorf("the good order: %v", err)
+	}
+}
+
+// What a helper has to say arrives, also when it ends before it has read what
+// was sent to it.
+func TestLastWordArrives(t *testing.T) {
+	t.Parallel()
+	m := newTestMachine(t, Config{})
+	h := startListening(t, m, 0, 443)
+	if err := send(h.control, "order", orderFile(t, inside.Order{})); err != nil && !errors.Is(err, unix.EPIPE) {
+		t.Fatal(err)
+	}
+	must.Get(h.process.Wait())(t)
+	defer h.control.Close()
+	if _, _, err := receive(h.control, 1); err == nil || !strings.Contains(err.Error(), "the network is the host's") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Layers that nobody asked for must not appear in the read-back: the helper
+// measures and does not repeat what it was told.
+func TestReadBackMeasures(t *testing.T) {
+	t.Parallel()
+	m := newTestMachine(t, Config{})
+	h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/"}}))
+	order := inside.Order{Exec: "/usr/bin/true", File: identityOf(t, "/usr/bin/true"), Argv: []string{"true"}, Cwd: "/"}
+	must.Do(t, send(h.control, "order", orderFile(t, order)))
+	report, _, err := receive(h.control, 1)
+	must.Do(t, err)
+	if report.NoNewPrivs || report.Seccomp != 0 || report.LandlockABI != 0 || report.Overlay || report.Watched || report.Namespaces["net"] != m.own["net"] {
+		t.Errorf("read back %+v", report)
+	}
+	if os.Geteuid() == 0 && Empty(report.CapEff) {
+		t.Error("root without layers reads back no capability")
+	}
+	c := &Cell{machine: m, plan: &Plan{ID: InsideID, User: User{1, 1}, Root: []string{"usr"}}, seen: seen{report: report, init: h.process.Pid}}
+	for layer, proof := range proofs {
+		if layer != LayerGroup && layer != LayerDescriptors && layer != LayerEnvironment && proof(c) {
+			t.Errorf("%s is proved without it", layer)
+		}
+	}
+	// A word that is not the right one opens nothing.
+	must.Do(t, send(h.control, "on"))
+	if _, _, err := receive(h.control, 1); err == nil || errors.Is(err, errNoReport) {
+		t.Errorf("a wrong word: %v", err)
+	}
+	if code := h.end(); code != 125 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// Landlock is proved by what it forbids, and not by having been asked for. A
+// kernel without it refuses.
+func TestLandlockIsProved(t *testing.T) {
+	t.Parallel()
+	m := newTestMachine(t, Config{})
+	has, abi, refusal := m.Landlock() > 0, max(m.Landlock(), 2), "proving Landlock"
+	if !has {
+		refusal = "creating the Landlock ruleset"
+	}
+	for access, proved := range map[inside.Access]bool{inside.Full: false, inside.Execute: has} {
+		i := inside.Inner{Dir: "/", NoNewPrivs: true, Landlock: &inside.Landlock{ABI: abi, Rules: []inside.Rule{{Path: "/", Access: access}}}}
+		h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: i}))
+		must.Do(t, send(h.control, "order", orderFile(t, inside.Order{Self: true, Argv: []string{helperName}, Cwd: "/"})))
+		report, _, err := receive(h.control, 1)
+		if h.end(); (err == nil) != proved || (report.LandlockABI == abi) != proved || !proved && !strings.Contains(err.Error(), refusal) {
+			t.Errorf("%s on everything: ABI %d, %v", access, report.LandlockABI, err)
+		}
+	}
+}
+
+// Any layer that is asked for and not proved stops the run.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	m := newTestMachine(t, Config{})
+	for layer := range proofs {
+		c := &Cell{machine: m, plan: &Plan{Requested: []string{layer}, ID: InsideID, User: User{1, 1}, Root: []string{"usr"}}}
+		c.seen.init, c.seen.report.Strays, c.seen.report.Environ = 1, 1, true
+		if layer == LayerGroup {
+			continue // needs a group; TestRequiredLayers of package bubblewrap
+		}
+		if layer == LayerLandlock && m.Landlock() == 0 {
+			continue
+		}
+		if err := c.judge(nil); reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), layer) {
+			t.Errorf("%s: %v", layer, err)
+		}
+		if len(c.seen.applied) > 0 {
+			t.Errorf("%s: applied %v", layer, c.seen.applied)
+		}
+		c.plan.Excused = map[string]string{layer: "the host has none"}
+		if err := c.judge(nil); err != nil || len(c.seen.downgrades) != 1 {
+			t.Errorf("%s, excused: %v, downgrades %v", layer, err, c.seen.downgrades)
+		}
+		if err := c.judge([]string{layer}); reason.Of(err) != reason.SandboxUnavailable {
+			t.Errorf("%s, excused but required: %v", layer, err)
+		}
+	}
+	c := &Cell{machine: m, plan: &Plan{Requested: []string{LayerNNP}}}
+	c.seen.report.NoNewPrivs = true
+	if err := c.judge([]string{LayerNNP}); err != nil { // control
+		t.Error(err)
+	}
+}
+
+// Only a limit on processes that counts the run's alone is set.
+func TestLimitOfProcesses(t *testing.T) {
+	t.Parallel()
+	m := newTestMachine(t, Config{})
+	for _, c := range []struct {
+		rung  sandbox.Isolation
+		users *users
+		want  bool
+	}{{sandbox.Full, nil, true}, {sandbox.UserNamespaces, nil, true}, {sandbox.Landlocked, &users{}, true}, {sandbox.Landlocked, nil, false}} {
+		cell := &Cell{machine: m, plan: &Plan{Rung: c.rung}}
+		m.users = c.users
+		list := cell.rlimits(sandbox.Limits{}.OrDefault())
+		if got := slices.ContainsFunc(list, func(l inside.Rlimit) bool { return l.Name == "nproc" }); got != c.want {
+			t.Errorf("%s, daemon root %t: limited %t", c.rung, c.users != nil, got)
+		}
+	}
+}
+
+// bubblewrap runs under a filter of its own, which proves nothing of the one
+// that is installed last.
+func TestOuterFilterProvesNothing(t *testing.T) {
+	t.Parallel()
+	m := newTestMachine(t, Config{})
+	c := &Cell{machine: m, plan: &Plan{Filters: 1}, seen: seen{report: inside.Report{Seccomp: modeFilter, Filters: m.filters + 1}}}
+	if c.filtered() {
+		t.Error("the outer filter alone proves the inner one")
+	}
+	c.seen.report.Filters++
+	if !c.filtered() { // control
+		t.Error("both filters prove nothing")
+	}
+}
+
+// The filter that is attested is the one that was installed.
+func TestFilterIsAttested(t *testing.T) {
+	t.Parallel()
+	m := newTestMachine(t, Config{})
+	for watched, want := range map[bool]string{true: m.watched.sha, false: m.plain.sha} {
+		c := &Cell{machine: m, plan: &Plan{}, seen: seen{applied: []string{LayerSeccomp}, report: inside.Report{Watched: watched}}}
+		if got := c.isolation(false).SeccompSHA; got != want {
+			t.Errorf("watched %t: %s, want %s", watched, got, want)
+		}
+		c.seen.applied = nil
+		if got := c.isolation(false).SeccompSHA; got != "" {
+			t.Errorf("not proved: %s", got)
+		}
+	}
+	if m.watched.sha == m.plain.sha { // control
+		t.Error("there is one filter")
+	}
+}
+
+// A copy is proved only by the same overlay seen from both sides.
+func TestCopyIsProved(t *testing.T) {
+	t.Parallel()
+	m := newTestMachine(t, Config{})
+	dir := t.TempDir()
+	p := &Plan{Workspace: &Directory{File: nil}}
+	stage := m.NewStage(p)
+	must.Do(t, stage.newLayer(sandbox.Spec{WorkspaceRoot: realPath(t, dir)}, realPath(t, t.TempDir())))
+	defer func() {
+		must.Check(t, p.Layer.Close())
+	}()
+	root := inside.Identity{Dev: 7, Ino: 2}
+	for name, edit := range map[string]func(*Cell){
+		"no overlay":      func(c *Cell) { c.seen.report.Overlay = false },
+		"another one":     func(c *Cell) { c.seen.report.Workspace.Ino++ },
+		"another device":  func(c *Cell) { c.seen.report.Workspace.Dev++ },
+		"nothing mounted": func(c *Cell) { c.seen.mounted = nil },
+		"no layer":        func(c *Cell) { c.plan = &Plan{} }, // the host's own overlay
+	} {
+		c := &Cell{machine: m, plan: p, seen: seen{mounted: &root, report: inside.Report{Overlay: true, Workspace: root}}}
+		if !c.copied() { // control
+			t.Fatal("the same overlay is not proved")
+		}
+		edit(c)
+		if c.copied() {
+			t.Errorf("%s: proved", name)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package jailtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/core/must"
+	"palyra/internal/core/needs"
+)
+
+// User is the ordinary user of a test that is root. It belongs to no account.
+const User = 31337
+
+// Again prepares a process that is this binary once more, from where every
+// user can start it. It finds order, as JSON, in a variable.
+func Again(t testing.TB, variable string, order any) *exec.Cmd {
+	t.Helper()
+	needs.Programs(t) // it runs sandboxes
+	program := must.Get(Helper())(t)
+	binary := must.Get(os.ReadFile("/proc/self/exe"))(t)
+	text := must.Get(json.Marshal(order))(t)
+	dir := Dir(t)
+	name, helper := filepath.Join(dir, "child.test"), filepath.Join(dir, "palyra-init")
+	OpenPath(t, name)
+	// A process that is forked meanwhile would hold the binary open for writing,
+	// so that it could not be started (ETXTBSY, execve(2)).
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(name, binary, 0o600)
+	syscall.ForkLock.RUnlock()
+	if err = errors.Join(err, os.Chmod(name, 0o755)); err != nil { //nolint:gosec // others are to start it
+		t.Fatal(err)
+	}
+	WriteFile(t, helper, string(program), 0o644)
+	cmd := exec.Command(name)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/bin:/bin", variable + "=" + string(text), helperPath + "=" + helper, "GORACE=atexit_sleep_ms=0"}
+	return cmd
+}
+
+// Demote makes a process that of an ordinary user: this test's, or User, who
+// gets the trees.
+func Demote(t testing.TB, cmd *exec.Cmd, trees ...string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: User, Gid: User}}
+	for _, root := range trees {
+		GiveAway(t, root)
+	}
+}
+
+// GiveAway gives a tree to User, who may pass the directories above it.
+func GiveAway(t testing.TB, root string) {
+	t.Helper()
+	must.Do(t, filepath.WalkDir(root, func(name string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(name, User, User))
+	}))
+	OpenPath(t, root)
+}
+
+// Answer runs such a process and decodes what it prints, which is JSON.
+func Answer(t testing.TB, cmd *exec.Cmd, answer any) {
+	t.Helper()
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, &said)
+	}
+	if err := json.Unmarshal(out, answer); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// Undumpable makes this process one that cannot be dumped, as palyrad is
+// (cmd/palyrad). The returned function reports whether it still is one.
+func Undumpable() (still func() error, err error) {
+	return func() error {
+		is, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+		if err == nil && is != 0 {
+			err = fmt.Errorf("the process can be dumped: PR_GET_DUMPABLE is %d", is)
+		}
+		return err
+	}, unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+}

@@ -1,0 +1,37 @@
+package jailtest
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"palyra/internal/exec/sandbox"
+)
+
+// telling are entries of /proc that tell of the host and its keys, or hold its
+// memory. Not every kernel has all of them.
+var telling = []string{
+	"/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/timer_list", "/proc/cmdline", "/proc/kcore", "/proc/sched_debug", "/proc/modules",
+}
+
+// Masks checks that a program finds /dev/null in place of what tells of the
+// host. bare is a runner without the layer.
+func Masks(t *testing.T, r, bare sandbox.Runner) {
+	t.Helper()
+	script := "for f in " + strings.Join(telling, " ") + "; do if [ -e $f ] && [ ! -c $f ]; then echo $f; fi; done"
+	s := Shell(t, Workspace(t), script)
+	s.Workspace = sandbox.ReadOnly
+	if got := Output(t, r, s); got != "" {
+		t.Errorf("seen inside:\n%s", got)
+	}
+	var there []string
+	for _, name := range telling {
+		if _, err := os.Stat(name); err == nil {
+			there = append(there, name)
+		}
+	}
+	if got := strings.Fields(Output(t, bare, s)); len(there) == 0 || !slices.Equal(got, there) { // control
+		t.Errorf("without the layer %v are seen, and the host has %v", got, there)
+	}
+}

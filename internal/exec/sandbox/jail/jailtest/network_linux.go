@@ -1,0 +1,168 @@
+package jailtest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"palyra/internal/core/must"
+	"palyra/internal/egress"
+	"palyra/internal/egress/proxy"
+	"palyra/internal/exec/sandbox"
+)
+
+// Grant lets a program reach some hosts.
+func Grant(t testing.TB, hosts ...string) *egress.Reach {
+	t.Helper()
+	allow := must.Get(egress.ParseRules(hosts))(t)
+	return &egress.Reach{Rules: egress.Rules{Allow: allow}}
+}
+
+// World is what lies outside of sandboxes. Every address leads to one server on
+// loopback, which repeats each line, so that nothing leaves the machine.
+type World struct {
+	Names  map[string][]netip.Addr
+	server net.Listener
+	// clients are those of the server.
+	clients sync.WaitGroup
+
+	mu      sync.Mutex
+	dialled []string
+}
+
+// NewWorld has some names, each with addresses.
+func NewWorld(t testing.TB, names map[string][]string) *World {
+	t.Helper()
+	w := &World{Names: map[string][]netip.Addr{}}
+	for name, addrs := range names {
+		for _, a := range addrs {
+			w.Names[name] = append(w.Names[name], netip.MustParseAddr(a))
+		}
+	}
+	w.server = must.Get(net.Listen("tcp4", "127.0.0.1:0"))(t)
+	w.clients.Go(w.serve)
+	t.Cleanup(func() {
+		w.server.Close()
+		w.clients.Wait()
+	})
+	return w
+}
+
+func (w *World) serve() {
+	for {
+		conn, err := w.server.Accept()
+		if err != nil {
+			return
+		}
+		w.clients.Go(func() {
+			defer conn.Close()
+			for in := bufio.NewScanner(conn); in.Scan(); {
+				if _, err := fmt.Fprintln(conn, in.Text()); err != nil {
+					return
+				}
+			}
+		})
+	}
+}
+
+// Port is where the server listens on 127.0.0.1.
+func (w *World) Port() string {
+	_, port, _ := net.SplitHostPort(w.server.Addr().String())
+	return port
+}
+
+// Outward is the world as sandboxes get it.
+func (w *World) Outward() proxy.Outward {
+	return proxy.Outward{
+		Resolver:   w,
+		Interfaces: func() ([]netip.Addr, error) { return nil, nil },
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			w.mu.Lock()
+			w.dialled = append(w.dialled, address)
+			w.mu.Unlock()
+			return new(net.Dialer).DialContext(ctx, "tcp4", w.server.Addr().String())
+		},
+	}
+}
+
+// LookupNetIP implements egress.Resolver.
+func (w *World) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	if list := w.Names[strings.TrimSuffix(host, ".")]; list != nil {
+		return list, nil
+	}
+	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+}
+
+// Dialled are the addresses that were connected to so far, sorted.
+func (w *World) Dialled() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(slices.Values(w.dialled))
+}
+
+// asking connects to each target, says hello and prints what came of it: the
+// line that came back or the error by name, and the time in milliseconds.
+const asking = `import errno, socket, sys, time
+for target in sys.argv[1:]:
+    host, _, port = target.rpartition(":")
+    start = time.monotonic()
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), 30) as s:
+            s.sendall(b"hello\n")
+            got = s.makefile("r").readline().strip() or "nothing"
+    except OSError as e:
+        got = errno.errorcode.get(e.errno, type(e).__name__)
+    print(target, got, int(1000 * (time.monotonic() - start)), flush=True)
+`
+
+// Ask is a spec for a program that tries to reach targets, in that order.
+func Ask(t testing.TB, root string, targets ...string) sandbox.Spec {
+	t.Helper()
+	return Spec(t, root, append([]string{"python3", "-c", asking}, targets...)...)
+}
+
+// Asked is what came of one target.
+type Asked struct {
+	Target, Got string
+	Millis      int
+}
+
+// ReadAsked reads what Ask has printed.
+func ReadAsked(t testing.TB, out []byte) []Asked {
+	t.Helper()
+	var list []Asked
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			t.Fatalf("the program printed %q", out)
+		}
+		took := must.Get(strconv.Atoi(f[2]))(t)
+		list = append(list, Asked{f[0], f[1], took})
+	}
+	return list
+}
+
+// Authorities checks that with inspected hosts a program finds the file of trusted
+// authorities by its variables, cannot change the file, and may set the variables
+// to another one.
+func Authorities(t *testing.T, r sandbox.Runner) {
+	t.Helper()
+	s := Shell(t, Workspace(t), `grep -c BEGIN "$SSL_CERT_FILE"; ! echo x >> "$SSL_CERT_FILE"; echo "$CURL_CA_BUNDLE"`)
+	s.Network = Grant(t, "service.test:443")
+	s.Network.Inspect = []egress.Inspection{{Host: s.Network.Rules.Allow[0]}}
+	s.Env = []string{"CURL_CA_BUNDLE=mine"}
+	got := strings.Fields(Output(t, r, s))
+	if len(got) != 2 || got[0] == "0" || got[1] != "mine" {
+		t.Errorf("got %v", got)
+	}
+	if got := Output(t, r, Shell(t, s.WorkspaceRoot, `echo "<$SSL_CERT_FILE>"`)); got != "<>\n" { // control
+		t.Errorf("without inspection: %s", got)
+	}
+}

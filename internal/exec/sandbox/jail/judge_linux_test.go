@@ -1,0 +1,57 @@
+package jail
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox/cgroup"
+	"palyra/internal/exec/sandbox/inside"
+)
+
+// A null device that is a file makes every sandbox fail, since what is covered with
+// it can be read. The error names the file, the layer and what to do. The file is
+// the test's own.
+func TestFaultyNullIsNamed(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "null")
+	must.Do(t, os.WriteFile(file, nil, 0o600))
+	judge := func(null string, unmasked ...string) error {
+		c := &Cell{
+			machine: &Machine{null: null, tree: cgroup.None()},
+			plan:    &Plan{Requested: []string{LayerMasks}, Spec: inside.Spec{Inner: inside.Inner{Masks: []string{"/proc/kcore"}}}},
+		}
+		c.seen.report.Unmasked = unmasked
+		return c.judge(nil)
+	}
+	for null, says := range map[string][]string{
+		file:                   {"proc_masks", "does not cover /proc/kcore", file, "is a regular file"},
+		file + "-that-is-gone": {"proc_masks", "cannot be looked at"},
+		t.TempDir():            {"is not the null device"},
+	} {
+		err := judge(null, "/proc/kcore")
+		var known *reason.Error
+		if !errors.As(err, &known) || known.Code != reason.SandboxUnavailable || known.Fields["layer"] != LayerMasks || known.Fields["file"] != null ||
+			!strings.Contains(known.Remedy, "mknod -m 666 "+null) {
+			t.Fatalf("%s: %+v", null, err)
+		}
+		for _, text := range says {
+			if !strings.Contains(err.Error(), text) {
+				t.Errorf("%q does not say %q", err, text)
+			}
+		}
+	}
+	// The controls: with the device another cause is looked for, and what is
+	// covered is no failure.
+	var known *reason.Error
+	if err := judge("/dev/null", "/proc/kcore"); !errors.As(err, &known) || known.Fields["file"] != "/proc/kcore" || strings.Contains(known.Remedy, "mknod") {
+		t.Errorf("with the device: %+v", err)
+	}
+	if err := judge(file); err != nil {
+		t.Errorf("nothing is wrong inside, and: %v", err)
+	}
+}

@@ -1,0 +1,71 @@
+package jail
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/exec/sandbox/inside"
+)
+
+// attach gives the calling thread mounts of its own, in which each detached
+// mount is attached at inside.MountAt of its position. No other thread sees
+// them, and what this one starts inherits them.
+func attach(mounts []*os.File) error {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("making a mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making the mounts private: %w", err)
+	}
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := unix.Mount("tmpfs", inside.MountDir, "tmpfs", flags, "mode=0755,size=64k,nr_inodes=32"); err != nil {
+		return fmt.Errorf("covering %s: %w", inside.MountDir, err)
+	}
+	for i, tree := range mounts {
+		place := inside.MountAt(i)
+		if err := unix.Mkdir(place, 0o755); err != nil {
+			return fmt.Errorf("making the place of a mount: %w", err)
+		}
+		if err := unix.MoveMount(int(tree.Fd()), "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("attaching a mount: %w", err)
+		}
+	}
+	return nil
+}
+
+// mount makes the mounts of the plan on the calling thread.
+func (c *Cell) mount() error {
+	if err := attach(c.plan.Mounts); err != nil || c.plan.Layer == nil || c.plan.Staged {
+		return err
+	}
+	if err := overlayOn(inside.MountAt(len(c.plan.Mounts)-1), c.plan.Layer.Upper().Name(), c.plan.Layer.Work().Name()); err != nil {
+		return fmt.Errorf("mounting the copy of the workspace: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(inside.Mountpoint, &st); err != nil {
+		return fmt.Errorf("looking at the copy of the workspace: %w", err)
+	}
+	c.seen.mounted = &inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}
+	return nil
+}
+
+// overlayOn mounts the copy of a workspace as palyra-init's outer stage does.
+// Layers must be of the thread's own mounts: they are opened here.
+func overlayOn(lower, upper, work string) error {
+	if err := unix.Mkdir(inside.Mountpoint, 0o755); err != nil {
+		return err
+	}
+	options := "userxattr,volatile"
+	for _, layer := range []struct{ option, path string }{{"lowerdir", lower}, {"upperdir", upper}, {"workdir", work}} {
+		fd, err := unix.Openat2(unix.AT_FDCWD, layer.path, &unix.OpenHow{Flags: directoryFlags, Resolve: unix.RESOLVE_NO_SYMLINKS})
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		options += "," + layer.option + "=/proc/thread-self/fd/" + strconv.Itoa(fd)
+	}
+	return unix.Mount("overlay", inside.Mountpoint, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
+}

@@ -1,0 +1,146 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/inside"
+)
+
+// Work is what one call decides of a run.
+type Work struct {
+	// Spec is the call's; its limits are complete.
+	Spec sandbox.Spec
+	// Exec is where the program stands inside, Cwd where it starts.
+	Exec string
+	Cwd  string
+	// InWorkspace says that the program is a file of the workspace.
+	InWorkspace bool
+	// Env is the whole environment.
+	Env []string
+	// Prepared says that the sandbox was built before the call.
+	Prepared bool
+	// Probe, when not nil, runs palyra-init in inside.StageProbe with these
+	// arguments in place of the program.
+	Probe []string
+}
+
+// order is an order on its way to the helper.
+type order struct {
+	order inside.Order
+	// files are the order itself and the descriptors that it counts.
+	files []*os.File
+	// shared is how many of the last files belong to the Machine.
+	shared int
+	// unpinned are operands that are too large to be kept in memory.
+	unpinned []string
+}
+
+// newOrder checks the program and the operands of a call and writes the order.
+func (c *Cell) newOrder(w Work) (*order, error) {
+	o := &order{files: make([]*os.File, 1)}
+	if c.machine.Without(LayerEnvironment) {
+		w.Env = append(os.Environ(), w.Env...)
+	}
+	if c.plan.Proxy != nil {
+		w.Env = extend(w.Env, c.plan.Proxy.Env(c.plan.Bundle))
+	}
+	o.order = inside.Order{Exec: w.Exec, Argv: w.Spec.Argv, Env: w.Env, Cwd: w.Cwd, Rlimits: c.rlimits(w.Spec.Limits)}
+	if err := c.fill(o, w); err != nil {
+		o.close()
+		return nil, err
+	}
+	return o, nil
+}
+
+func (c *Cell) fill(o *order, w Work) error {
+	if w.Probe != nil {
+		o.order.Self, o.order.Argv = true, append([]string{helperName, inside.StageProbe}, w.Probe...)
+	} else if err := c.program(o, w); err != nil {
+		return err
+	}
+	if c.plan.Layer != nil {
+		if err := errors.Join(c.plan.Layer.Begin(), c.pin(o, w)); err != nil {
+			return err
+		}
+	}
+	if w.Spec.Session != nil {
+		f, err := duplicate(w.Spec.Session.Stdin)
+		if err != nil {
+			return err
+		}
+		o.order.Stdin = o.attach(f)
+	} else if w.Spec.Stdin != nil {
+		f, err := DataFile("stdin", w.Spec.Stdin)
+		if err != nil {
+			return err
+		}
+		o.order.Stdin = o.attach(f)
+	}
+	if err := o.secrets(w.Spec); err != nil {
+		return err
+	}
+	if !c.machine.Without(LayerSeccomp) {
+		o.order.Filter = o.attach(c.machine.plain.File)
+		o.order.Watched = o.attach(c.machine.watched.File)
+		o.shared = 2
+	}
+	var err error
+	o.files[0], err = DataFile("order", inside.Encode(&o.order))
+	return err
+}
+
+// secrets attaches the secrets that the program gets as files.
+func (o *order) secrets(s sandbox.Spec) error {
+	if !s.HasSecretFiles() {
+		return nil
+	}
+	var values []byte
+	for _, i := range s.Injected {
+		if i.File != "" {
+			o.order.SecretFiles = append(o.order.SecretFiles, inside.SecretFile{Name: i.File, Size: len(i.Value)})
+			values = append(values, i.Value...)
+		}
+	}
+	defer clear(values)
+	f, err := DataFile("secrets", values)
+	if err != nil {
+		return err
+	}
+	o.order.SecretDir, o.order.Secrets = sandbox.SecretDir, o.attach(f)
+	return nil
+}
+
+// program compares the program's bytes with what was approved and puts into the
+// order which file palyra-init must find. Of a file on an overlay only the size is
+// put there: palyra-init writes its bytes itself, so that inode and times differ.
+func (c *Cell) program(o *order, w Work) error {
+	f, err := c.machine.resolver.OpenExecutable(w.Spec.Executable)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("looking at the program: %w", err)
+	}
+	o.order.File = inside.Identity{Size: st.Size}
+	if !w.InWorkspace || c.plan.Layer == nil {
+		o.order.File = inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
+	}
+	return nil
+}
+
+func (o *order) attach(f *os.File) int {
+	o.files = append(o.files, f)
+	return len(o.files) - 1
+}
+
+func (o *order) close() {
+	closeAll(o.files[:len(o.files)-o.shared])
+	o.files = nil
+}

@@ -1,0 +1,41 @@
+package jail
+
+import (
+	"testing"
+
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/inside"
+	"palyra/internal/exec/workspace/overlay"
+)
+
+// The order names all that tells the program that was checked from another one
+// in its place, and from itself changed. A file of a copy is another one: its
+// bytes are pinned.
+func TestOrderNamesTheProgram(t *testing.T) {
+	t.Parallel()
+	m := newTestMachine(t, Config{})
+	p := must.Get(m.Resolver().ResolveExecutable("true", sandbox.SearchPath()))(t)
+	whole := stateOf(t, p.Path)
+	for name, c := range map[string]struct {
+		layer       *overlay.Layer
+		inWorkspace bool
+		want        inside.Identity
+	}{
+		"of the system":            {nil, false, whole},
+		"of the system, on a copy": {new(overlay.Layer), false, whole},
+		"of the workspace":         {nil, true, whole},
+		"of a copy":                {new(overlay.Layer), true, inside.Identity{Size: whole.Size}},
+	} {
+		o, w := order{}, Work{Spec: sandbox.Spec{Executable: p.Executable}, InWorkspace: c.inWorkspace}
+		cell := &Cell{machine: m, plan: &Plan{Layer: c.layer}}
+		if err := cell.program(&o, w); err != nil || o.order.File != c.want {
+			t.Errorf("%s: %+v, %v, want %+v", name, o.order.File, err, c.want)
+		}
+		w.Spec.Executable.SHA256 = Digest([]byte("another"))
+		if err := cell.program(&o, w); reason.Of(err) != reason.BindingMismatch {
+			t.Errorf("%s: other bytes: %v", name, err)
+		}
+	}
+}

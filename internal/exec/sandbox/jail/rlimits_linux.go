@@ -1,0 +1,78 @@
+package jail
+
+import (
+	"math"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/cgroup"
+	"palyra/internal/exec/sandbox/inside"
+)
+
+// rlimits are those of the Machine, in some cases without RLIMIT_NPROC: when the
+// program has neither a user namespace nor a user of its own, the kernel would
+// count all processes of the daemon's user against it. The control group bounds
+// processes then.
+func (c *Cell) rlimits(limits sandbox.Limits) []inside.Rlimit {
+	list := c.machine.rlimits(limits)
+	if c.plan.Rung != sandbox.Landlocked || c.machine.Root() {
+		return list
+	}
+	return slices.DeleteFunc(list, func(l inside.Rlimit) bool { return l.Resource == unix.RLIMIT_NPROC })
+}
+
+// rlimits are set by the helper on itself; they hold for every process of the
+// run, each for its own.
+func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
+	if m.Without(LayerRlimits) {
+		return nil
+	}
+	const mib = 1 << 20
+	cpu := uint64(math.Ceil(limits.CPU.Seconds()))
+	processes := uint64(within(limits.Processes, m.part.Processes))
+	list := []inside.Rlimit{
+		{Name: "cpu", Resource: unix.RLIMIT_CPU, Soft: cpu, Hard: cpu + 2},
+		{Name: "fsize", Resource: unix.RLIMIT_FSIZE, Soft: uint64(limits.FileSize), Hard: uint64(limits.FileSize)},
+		{Name: "nofile", Resource: unix.RLIMIT_NOFILE, Soft: uint64(limits.OpenFiles), Hard: uint64(limits.OpenFiles)},
+		{Name: "nproc", Resource: unix.RLIMIT_NPROC, Soft: processes, Hard: processes},
+		{Name: "stack", Resource: unix.RLIMIT_STACK, Soft: 8 * mib, Hard: 64 * mib},
+		{Name: "memlock", Resource: unix.RLIMIT_MEMLOCK, Soft: 64 << 10, Hard: 64 << 10},
+		{Name: "sigpending", Resource: unix.RLIMIT_SIGPENDING, Soft: 1024, Hard: 1024},
+		{Name: "core", Resource: unix.RLIMIT_CORE},
+		{Name: "msgqueue", Resource: unix.RLIMIT_MSGQUEUE},
+		{Name: "nice", Resource: unix.RLIMIT_NICE},
+		{Name: "rtprio", Resource: unix.RLIMIT_RTPRIO},
+		{Name: "rttime", Resource: unix.RLIMIT_RTTIME},
+	}
+	if m.Level() == cgroup.Rlimit {
+		// Per process: coarse, and all there is. RLIMIT_DATA bounds private memory; the
+		// helper itself needs some. Shared memory counts as address space alone, of which
+		// runtimes reserve far more than they use: V8 takes 10 GiB for each memory of
+		// WebAssembly, and Node's HTTP client has one.
+		data := max(uint64(within(limits.Memory, m.part.Memory)), 32*mib)
+		space := max(2*data, 65536*mib)
+		list = append(list,
+			inside.Rlimit{Name: "data", Resource: unix.RLIMIT_DATA, Soft: data, Hard: data},
+			inside.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: space, Hard: space})
+	}
+	if limits.AddressSpace > 0 {
+		list = slices.DeleteFunc(list, func(l inside.Rlimit) bool { return l.Resource == unix.RLIMIT_AS })
+		list = append(list, inside.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: uint64(limits.AddressSpace), Hard: uint64(limits.AddressSpace)})
+	}
+	for i := range list {
+		hard := m.hard[list[i].Resource]
+		list[i].Hard = min(list[i].Hard, hard)
+		list[i].Soft = min(list[i].Soft, list[i].Hard)
+	}
+	return list
+}
+
+// within is a limit that stays within a part; 0 is no part.
+func within[N int | int64](limit, part N) N {
+	if part == 0 {
+		return limit
+	}
+	return min(limit, part)
+}

@@ -1,0 +1,144 @@
+package jail
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/output"
+	"palyra/internal/exec/sandbox/supervise"
+	"palyra/internal/exec/workspace/overlay"
+)
+
+// Run runs the Cell's one program to its end; see sandbox.Runner. Afterwards
+// no process of the sandbox is left.
+func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
+	o, err := c.newOrder(w)
+	if err != nil {
+		return sandbox.Report{}, err
+	}
+	read := output.Start
+	if w.Spec.Session != nil {
+		read, w.Spec.Limits.Wall = output.Follow, math.MaxInt64
+	}
+	started := time.Now()
+	if !w.Prepared {
+		started = c.started
+	}
+	streams := read(c.scrubbed(w, c.stdout), c.scrubbed(w, c.stderr), w.Spec.Limits.Output, w.Spec.Output)
+	end, state := c.supervise(ctx, w, o, streams)
+	gone := errors.Join(c.End(), c.part(causeOf(end)))
+	log, unwatched := c.violations()
+	report := c.report(w, end, state)
+	report.Stdout, report.Stderr = streams.Finish()
+	report.Violations, report.ViolationsMissed = log.Violations, log.Missed
+	report.Connections, report.ConnectionsMissed = c.connections()
+	report.Started, report.Finished = started, time.Now()
+	report.Usage.Wall = report.Finished.Sub(started)
+	switch {
+	case gone != nil || unwatched != nil:
+		return report, errors.Join(gone, unwatched)
+	case end.Err != nil:
+		return report, c.explain(end.Err, report.Stderr.Head)
+	case end.Cancelled:
+		return report, reason.Errorf(reason.Cancelled, "the call was cancelled and its program stopped")
+	}
+	return report, nil
+}
+
+// known is what is known of a run as soon as its program has started.
+func (c *Cell) known(w Work) sandbox.Report {
+	r := sandbox.Report{
+		Backend: c.plan.Backend, Tier: c.plan.Tier, Rung: c.plan.Rung, Requested: c.plan.Requested,
+		Applied: c.seen.applied, Downgrades: c.seen.downgrades, Unpinned: c.seen.unpinned, Started: c.started,
+	}
+	if c.seen.report.Namespaces != nil {
+		r.Isolation = c.isolation(w.Prepared)
+	}
+	return r
+}
+
+// wrote reports whether the program has written to its copy of the workspace.
+func wrote(layer *overlay.Layer) func() (bool, error) {
+	if layer == nil {
+		return func() (bool, error) { return false, nil }
+	}
+	return layer.Touched
+}
+
+// connections are what the program tried to reach so far.
+func (c *Cell) connections() (list []tool.Connection, missed int) {
+	if c.plan.Proxy == nil {
+		return nil, 0
+	}
+	return c.plan.Proxy.Connections()
+}
+
+// report puts together what is known of the run but its output.
+func (c *Cell) report(w Work, end supervise.Ending, state *os.ProcessState) sandbox.Report {
+	r := c.known(w)
+	r.TimedOut, r.Quota = end.TimedOut, end.Quota
+	r.Usage = tool.Usage{CPU: c.group.CPU(), PeakMemory: c.group.PeakMemory(), Processes: c.group.PeakProcesses()}
+	if c.seen.started {
+		r.Layer, c.plan.Layer = c.plan.Layer, nil
+	}
+	if state != nil && r.Usage.CPU == 0 {
+		r.Usage.CPU = state.UserTime() + state.SystemTime()
+	}
+	if !c.seen.started || !end.ByItself() || state == nil {
+		return r
+	}
+	code := exitCode(state)
+	r.ExitCode = &code
+	if r.Quota = c.group.Verdict(code != 0); r.Quota == "" && c.overDisk() {
+		r.Quota = sandbox.QuotaDisk
+	}
+	if signal := syscall.Signal(code - 128); code > 128 && unix.SignalName(signal) != "" {
+		r.Signal = unix.SignalName(signal)
+		switch signal {
+		case unix.SIGXCPU:
+			r.Quota = sandbox.QuotaCPU
+		case unix.SIGXFSZ:
+			r.Quota = sandbox.QuotaFileSize
+		}
+	}
+	return r
+}
+
+// exitCode tells a death by signal as bubblewrap and shells do.
+func exitCode(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
+}
+
+// Visible maps the program of a call to its path inside: programs stand below /usr
+// or one of SystemDirs, in a toolchain, or in the workspace, which is found at mount.
+func Visible(s sandbox.Spec, mount string) (at string, inWorkspace bool, err error) {
+	program := s.Executable.Path
+	if rest, ok := strings.CutPrefix(program, s.WorkspaceRoot+"/"); ok {
+		return path.Join(mount, rest), true, nil
+	}
+	if slices.ContainsFunc(s.Toolchains, func(t sandbox.Toolchain) bool { return t.Holds(program) }) {
+		return program, false, nil
+	}
+	for _, dir := range append([]string{"/usr"}, SystemDirs()...) {
+		if strings.HasPrefix(program, dir+"/") {
+			return program, false, nil
+		}
+	}
+	return "", false, reason.Errorf(reason.ExecutableDenied, "the program %s lies outside /usr, the toolchains and the workspace, and nothing else is seen in the sandbox", program).
+		WithRemedy("Install it below /usr (the distribution's package or /usr/local), or ask the operator to name its directory in process_runner.toolchains; `palyrad doctor` says which are found and which are left out.")
+}

@@ -1,0 +1,124 @@
+package jail
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"palyra/internal/egress/proxy"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/disk"
+	"palyra/internal/exec/sandbox/output"
+	"palyra/internal/exec/sandbox/seccomp/notify"
+	"palyra/internal/exec/sandbox/supervise"
+)
+
+// causeOf is what the end of the run is to its session.
+func causeOf(end supervise.Ending) error {
+	if end.ByItself() {
+		return proxy.ErrEnded
+	}
+	return context.Canceled
+}
+
+// supervise waits for the first process to end, and stops the run when ctx ends,
+// the deadline passes or a limit is reached. It returns when the process is reaped
+// and the goroutines that attend and watch the run have ended.
+func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.Reading) (supervise.Ending, *os.ProcessState) {
+	attended := make(chan error, 1)
+	go func() { attended <- c.attend(ctx, w, o) }()
+	exceeded, unwatch := c.watch(ctx)
+	defer unwatch()
+	end, state := supervise.Run{
+		Wall: w.Spec.Limits.Wall, Output: streams, Ended: c.ended, Kill: c.kill,
+		Attended: attended, Exceeded: exceeded, Broken: c.served,
+		Repair: func(err error) {
+			c.stopServing(err)
+			c.stopServing = nil
+		},
+		Hurry: func() {
+			// The socket has no other end now, unless something inside holds it.
+			// What was said before is still to be read.
+			_ = c.control.SetReadDeadline(time.Now().Add(patience))
+		},
+	}.Wait(ctx)
+	c.reaped = true
+	return end, state
+}
+
+// watch starts those who notice that a run exceeds its limits; the channel gets
+// which. They end with ctx, and when unwatch is called, which waits for them.
+func (c *Cell) watch(ctx context.Context) (exceeded <-chan sandbox.Quota, unwatch func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	watches := []func(context.Context) sandbox.Quota{c.group.Watch}
+	if c.meter != nil {
+		watches = append(watches, c.meter.Watch)
+	}
+	if memory := c.weigh(); memory != nil {
+		watches = append(watches, memory.Watch)
+	}
+	found := make(chan sandbox.Quota, len(watches))
+	var running sync.WaitGroup
+	for _, watch := range watches {
+		running.Go(func() {
+			if quota := watch(ctx); quota != "" {
+				found <- quota
+			}
+		})
+	}
+	return found, func() { cancel(); running.Wait() }
+}
+
+// measure begins to measure what a run writes to the disk.
+func (c *Cell) measure() (err error) {
+	if c.machine.state == nil || c.plan.Mode == sandbox.ReadOnly || c.plan.Mode == "" {
+		return nil
+	}
+	var upper *os.File
+	if c.plan.Layer != nil {
+		upper = c.plan.Layer.Upper()
+	}
+	c.meter, err = disk.NewMeter(upper, c.machine.state, c.plan.Limits)
+	return err
+}
+
+// overDisk looks once more: a short run may be over before anybody has.
+func (c *Cell) overDisk() bool { return c.meter != nil && c.meter.Ended(context.Background()) }
+
+// observe answers the calls that the filter asks about. What it saw is in
+// violations.
+func (c *Cell) observe(listener int) error {
+	f, err := notify.Open(listener)
+	if err != nil {
+		return err
+	}
+	c.listener, c.observed = f, make(chan observation, 1)
+	go func() {
+		log, err := notify.Serve(f, c.machine.table)
+		// A call that nobody answers must not wait.
+		f.Close()
+		c.observed <- observation{log, err}
+	}()
+	return nil
+}
+
+type observation struct {
+	log notify.Log
+	err error
+}
+
+// violations ends the observation of a run of which no process is left.
+func (c *Cell) violations() (notify.Log, error) {
+	if c.listener == nil {
+		return notify.Log{}, nil
+	}
+	c.listener.Close()
+	c.listener = nil
+	o := <-c.observed
+	if o.err != nil {
+		return o.log, fmt.Errorf("answering denied system calls: %w", o.err)
+	}
+	return o.log, nil
+}

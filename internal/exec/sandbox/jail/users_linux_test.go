@@ -1,0 +1,109 @@
+package jail
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+)
+
+func realPath(t testing.TB, dir string) string {
+	t.Helper()
+	dir = must.Get(filepath.EvalSymlinks(dir))(t)
+	return dir
+}
+
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	u := newUsers(Config{FirstUser: 5000, Users: 2})
+	a, errA := u.take()
+	b, errB := u.take()
+	if errA != nil || errB != nil || a != (User{5000, 5000}) || b != (User{5001, 5001}) {
+		t.Fatalf("%v %v, %v %v", a, b, errA, errB)
+	}
+	if _, err := u.take(); reason.Of(err) != reason.SandboxUnavailable {
+		t.Errorf("a third user of two: %v", err)
+	}
+	u.give(a)
+	if c, err := u.take(); err != nil || c != a {
+		t.Errorf("given back %v, taken %v, %v", a, c, err)
+	}
+	if d, err := u.take(); reason.Of(err) != reason.SandboxUnavailable {
+		t.Errorf("one who was given back once was taken twice: %v, %v", d, err)
+	}
+	one := &users{one: &User{77, 77}}
+	for range 3 {
+		if got, err := one.take(); err != nil || got != (User{77, 77}) {
+			t.Errorf("the one user: %v, %v", got, err)
+		}
+	}
+	var none *users
+	if got, err := none.take(); err != nil || got.UID != os.Geteuid() {
+		t.Errorf("an ordinary user's daemon: %v, %v", got, err)
+	}
+}
+
+// However many sandboxes begin and end at once, no two have one user.
+func TestUsersAtOnce(t *testing.T) {
+	t.Parallel()
+	const most = 8
+	u := newUsers(Config{FirstUser: 5000, Users: most})
+	var taken [most]atomic.Int32
+	var workers sync.WaitGroup
+	for range most {
+		workers.Go(func() {
+			for range 200 {
+				user, err := u.take()
+				if err != nil {
+					t.Errorf("as many as there are: %v", err)
+					return
+				}
+				if n := taken[user.UID-5000].Add(1); n != 1 {
+					t.Errorf("%d sandboxes have user %d", n, user.UID)
+				}
+				taken[user.UID-5000].Add(-1)
+				u.give(user)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// A sandbox that comes to nothing gives its user back.
+func TestDiscardedPlanHasNoUser(t *testing.T) {
+	t.Parallel()
+	m := newTestMachine(t, Config{})
+	m.users = newUsers(Config{FirstUser: 5000, Users: 1})
+	for range 2 {
+		p := must.Get(m.NewPlan())(t)
+		if _, err := m.NewPlan(); reason.Of(err) != reason.SandboxUnavailable { // control
+			t.Errorf("the one user twice: %v", err)
+		}
+		must.Check(t, m.Discard(p))
+	}
+}
+
+// The number of namespaces that are kept is bounded, and one that was let go
+// is made again.
+func TestViewNamespacesAreBounded(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only a daemon that is root makes views")
+	}
+	m := newTestMachine(t, Config{})
+	dir := must.Get(OpenDirectory(realPath(t, t.TempDir())))(t)
+	defer dir.File.Close()
+	for i := range mostNamespaces + 3 {
+		view := must.Get(m.View(dir, User{DefaultFirstUser + i, DefaultFirstUser + i}, true))(t)
+		view.Close()
+	}
+	if len(m.views.pairs) != mostNamespaces || len(m.views.order) != mostNamespaces {
+		t.Errorf("%d namespaces are kept", len(m.views.pairs))
+	}
+	view := must.Get(m.View(dir, User{DefaultFirstUser, DefaultFirstUser}, false))(t)
+	view.Close()
+}

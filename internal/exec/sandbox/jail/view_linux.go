@@ -1,0 +1,144 @@
+package jail
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox/inside"
+)
+
+// mostNamespaces bounds the user namespaces that are kept for views.
+const mostNamespaces = 64
+
+// views makes detached mounts of directories in which the owner's files belong
+// to a sandbox's user, and files that the sandbox makes belong to the owner
+// (mount_setattr(2), MOUNT_ATTR_IDMAP). It keeps one user namespace per pair.
+type views struct {
+	helper *os.File
+
+	mu    sync.Mutex
+	pairs map[pair]*os.File
+	order []pair
+}
+
+type pair struct{ owner, user User }
+
+// View returns a detached mount of a directory as a sandbox's user sees it,
+// for a daemon that is root. What is mounted below the directory is not part
+// of it. The caller closes it.
+func (m *Machine) View(d *Directory, user User, readOnly bool) (*os.File, error) {
+	attr := unix.MountAttr{}
+	if readOnly {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if owner := (User{d.UID, d.GID}); owner != user {
+		namespace, err := m.views.namespace(pair{owner, user})
+		if err != nil {
+			return nil, reason.Errorf(reason.SandboxUnavailable, "making a user namespace for the workspace's owner: %w", err)
+		}
+		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
+		attr.Userns_fd = uint64(namespace.Fd())
+		defer namespace.Close()
+	}
+	return detach(d, &attr)
+}
+
+// Detached returns a detached mount of a directory as it is.
+func Detached(d *Directory) (*os.File, error) { return detach(d, &unix.MountAttr{}) }
+
+func detach(d *Directory, attr *unix.MountAttr) (*os.File, error) {
+	const clone = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH
+	fd, err := unix.OpenTree(int(d.File.Fd()), "", clone)
+	if err != nil {
+		return nil, reason.Errorf(reason.SandboxUnavailable, "making a view of the workspace: %w", err).
+			WithRemedy("Run palyrad with CAP_SYS_ADMIN, or as the ordinary user who owns the workspace.")
+	}
+	tree := os.NewFile(uintptr(fd), "view")
+	attr.Attr_set |= unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, attr); err != nil {
+		tree.Close()
+		return nil, reason.Errorf(reason.SandboxUnavailable, "mapping the owner of the workspace: %w", err).
+			WithRemedy("Put the workspace on ext4, xfs, btrfs or tmpfs (Linux 5.12 or later), or run palyrad as the user who owns it.")
+	}
+	return tree, nil
+}
+
+// namespace returns a user namespace in which the owner's id is the user. The
+// caller closes its copy.
+func (v *views) namespace(p pair) (*os.File, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f := v.pairs[p]
+	if f == nil {
+		var err error
+		if f, err = v.make(p); err != nil {
+			return nil, err
+		}
+		v.keep(p, f)
+	}
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "namespace"), nil
+}
+
+// keep remembers a namespace in place of the oldest one.
+func (v *views) keep(p pair, f *os.File) {
+	if v.pairs == nil {
+		v.pairs = map[pair]*os.File{}
+	}
+	if len(v.order) == mostNamespaces {
+		v.pairs[v.order[0]].Close()
+		delete(v.pairs, v.order[0])
+		v.order = v.order[1:]
+	}
+	v.pairs[p], v.order = f, append(v.order, p)
+}
+
+// make starts the helper in a new user namespace, opens the namespace, and
+// lets the helper go.
+func (v *views) make(p pair) (*os.File, error) {
+	in, hold, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	defer hold.Close()
+	process, err := startProcess(SelfPath(inside.HelperFD), []string{helperName, inside.StageHold}, &os.ProcAttr{
+		Dir: "/", Env: []string{},
+		Files: []*os.File{in, nil, nil, nil, nil, v.helper},
+		Sys: &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: p.owner.UID, HostID: p.user.UID, Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: p.owner.GID, HostID: p.user.GID, Size: 1}},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", process.Pid))
+	hold.Close()
+	if _, waitErr := process.Wait(); err == nil && waitErr != nil {
+		f.Close()
+		return nil, waitErr
+	}
+	return f, err
+}
+
+func (v *views) close() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, f := range v.pairs {
+		f.Close()
+	}
+	v.pairs, v.order = nil, nil
+}
+
+// SelfPath names a descriptor of the process that uses the name.
+func SelfPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }

@@ -1,0 +1,63 @@
+package ladder
+
+import (
+	"context"
+
+	"palyra/internal/core/config"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/bubblewrap"
+	"palyra/internal/exec/sandbox/cgroup"
+	"palyra/internal/exec/sandbox/cgroup/scope"
+	"palyra/internal/exec/sandbox/places"
+	"palyra/internal/exec/sandbox/process"
+)
+
+// Steps are the backends of Linux that the settings allow, best first.
+func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
+	tierC := sandbox.Step{Rung: sandbox.Full, Open: func() (sandbox.Backend, error) {
+		c := bubblewrap.Config{
+			Enabled: p.Enabled, FirstUser: p.UIDBase, Users: p.UIDCount, Prepared: p.Prepared, StrictExec: p.StrictExec,
+			LayerDir: at.Layers, QuarantineDir: at.Quarantine, Room: room(p),
+		}
+		c.Outward.Log = at.Log
+		return bubblewrap.New(c)
+	}}
+	tierB := sandbox.Step{Rung: sandbox.UserNamespaces, Open: func() (sandbox.Backend, error) {
+		c := process.Config{
+			Enabled: p.Enabled, Lowest: Lowest(p), FirstUser: p.UIDBase, Users: p.UIDCount, StrictExec: p.StrictExec,
+			LayerDir: at.Layers, QuarantineDir: at.Quarantine, Room: room(p),
+		}
+		c.Outward.Log = at.Log
+		return process.New(c)
+	}}
+	switch {
+	case p.Tier == config.TierB:
+		return []sandbox.Step{tierB}
+	case p.Fallback != config.FallbackNone:
+		return []sandbox.Step{tierC, tierB}
+	}
+	return []sandbox.Step{tierC}
+}
+
+// Settle puts the calling process where control groups can be made for programs,
+// if need be into a scope that systemd makes. After an error it is where it was or
+// in that scope, and limits hold per process.
+func Settle(ctx context.Context) error {
+	return cgroup.Settle(func(slice string) error { return scope.Ask(ctx, slice) })
+}
+
+// Foresee is what Settle would do, and does nothing of it: how the calling process
+// would come by control groups for programs, "" where it has no need of any way, and
+// why it would not.
+func Foresee(ctx context.Context) (how string, err error) {
+	return cgroup.Foresee(func() error { return scope.Reachable(ctx) })
+}
+
+// room is what the settings say of all runs together.
+func room(p config.ProcessRunner) sandbox.Room {
+	return sandbox.Room{
+		Reserve:    sandbox.Reserve{Processes: p.ReserveProcesses, Memory: p.ReserveMemoryBytes},
+		Concurrent: p.MaxConcurrent,
+		Each:       sandbox.Limits{Processes: p.MaxProcesses, Memory: p.MemoryLimitBytes},
+	}
+}

@@ -1,0 +1,82 @@
+// Package output takes in what a program writes: it keeps the start and the
+// end of each stream within a bound, digests all of it, and stops waiting for
+// descriptors that another process keeps open after the program has ended. It
+// does not change bytes: whoever shows them on a screen has to escape them.
+package output
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"slices"
+
+	"palyra/internal/exec/sandbox"
+)
+
+// Capture keeps the start and the end of one stream and a digest of all of it.
+// One goroutine may write to it, and it may be read when that one is done. It
+// takes up no more memory than there was output, and no more than it keeps.
+type Capture struct {
+	head, tail []byte
+	// next is where the ring of the tail is written next, once it is full.
+	next  int
+	keep  int64
+	total int64
+	hash  hash.Hash
+}
+
+// NewCapture returns a Capture that keeps up to keep bytes, half from the
+// start and half from the end.
+func NewCapture(keep int64) *Capture {
+	return &Capture{keep: keep, hash: sha256.New()}
+}
+
+// Write never fails; it implements io.Writer.
+func (c *Capture) Write(chunk []byte) (int, error) {
+	n := len(chunk)
+	c.total += int64(n)
+	c.hash.Write(chunk)
+	if room := int(c.keep-c.keep/2) - len(c.head); room > 0 {
+		take := min(room, len(chunk))
+		c.head = append(c.head, chunk[:take]...)
+		chunk = chunk[take:]
+	}
+	c.ring(chunk)
+	return n, nil
+}
+
+func (c *Capture) ring(chunk []byte) {
+	size := int(c.keep / 2)
+	if len(chunk) > size {
+		chunk = chunk[len(chunk)-size:]
+	}
+	if room := size - len(c.tail); room > 0 {
+		take := min(room, len(chunk))
+		c.tail = append(c.tail, chunk[:take]...)
+		chunk = chunk[take:]
+	}
+	for len(chunk) > 0 {
+		n := copy(c.tail[c.next:], chunk)
+		chunk = chunk[n:]
+		c.next = (c.next + n) % size
+	}
+}
+
+// Stream is what was captured.
+func (c *Capture) Stream() sandbox.Stream {
+	s := sandbox.Stream{Total: c.total, SHA256: digest(c.hash)}
+	s.KeptSHA256 = s.SHA256
+	tail := slices.Concat(c.tail[c.next:], c.tail[:c.next])
+	if c.total <= c.keep {
+		s.Head = append(c.head, tail...)
+		return s
+	}
+	s.Head, s.Tail, s.Truncated = c.head, tail, true
+	kept := sha256.New()
+	kept.Write(s.Head)
+	kept.Write(s.Tail)
+	s.KeptSHA256 = digest(kept)
+	return s
+}
+
+func digest(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }

@@ -1,0 +1,17 @@
+package process
+
+import (
+	"testing"
+
+	"palyra/internal/exec/sandbox/jail/jailtest"
+)
+
+// Not parallel: it sets XDG_CONFIG_HOME of the process.
+func TestAuthor(t *testing.T) {
+	jailtest.Author(t, newTestRunner(t), openWorkspace)
+}
+
+// Not parallel: it sets XDG_CONFIG_HOME of the process.
+func TestAuthorAlone(t *testing.T) {
+	jailtest.Author(t, newAloneRunner(t), openWorkspace)
+}

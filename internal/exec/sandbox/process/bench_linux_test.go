@@ -1,0 +1,53 @@
+package process
+
+import (
+	"os/exec"
+	"testing"
+
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/jail/jailtest"
+)
+
+// BenchmarkRun is the time of a program that does nothing, from the spec to the
+// report, beside that of a plain fork and exec.
+func BenchmarkRun(b *testing.B) {
+	b.Run("fork and exec", func(b *testing.B) {
+		for b.Loop() {
+			cmd := exec.Command("/usr/bin/true")
+			cmd.Env = []string{}
+			if err := cmd.Run(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for _, c := range []struct {
+		name string
+		r    *Runner
+		mode sandbox.WorkspaceMode
+		host string
+	}{
+		{"landlock", newAloneRunner(b), sandbox.ReadOnly, ""},
+		{"user namespaces", newTestRunner(b), sandbox.ReadOnly, ""},
+		{"user namespaces, hosts", newTestRunner(b), sandbox.ReadOnly, "example.org:443"},
+		{"user namespaces, copy on write", newTestRunner(b), sandbox.CopyOnWrite, ""},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			spec := jailtest.Spec(b, openWorkspace(b), "true")
+			spec.Workspace = c.mode
+			if c.host != "" {
+				spec.Network = jailtest.Grant(b, c.host)
+			}
+			for b.Loop() {
+				report, err := c.r.Run(b.Context(), spec)
+				if err != nil || *report.ExitCode != 0 {
+					b.Fatalf("%v, %s", err, report.Stderr.Head)
+				}
+				if report.Layer != nil {
+					if err := report.Layer.Close(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,78 @@
+package process
+
+import (
+	"os"
+	"testing"
+
+	"palyra/internal/core/must"
+	"palyra/internal/core/needs"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/cgroup"
+	"palyra/internal/exec/sandbox/jail"
+	"palyra/internal/exec/sandbox/jail/jailtest"
+)
+
+// helperProgram is palyra-init as built for this test run.
+var helperProgram []byte
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childErrand) != "" {
+		os.Exit(childMain())
+	}
+	os.Exit(jailtest.Main(m, &helperProgram))
+}
+
+// newTestRunner fails, and says what to do, where the best rung cannot be had:
+// a test that did not run must not look as if it had passed.
+func newTestRunner(t testing.TB, leaveOut ...string) *Runner {
+	t.Helper()
+	needs.Programs(t)
+	r, err := newRunner(Config{Enabled: true, LayerDir: jailtest.Dir(t), QuarantineDir: jailtest.Dir(t), Without: leaveOut}, helperProgram)
+	return checked(t, r, err)
+}
+
+// grouped reports whether this test's user can make control groups. Where it
+// cannot, the lower rung refuses to run anything, and tests leave them out.
+func grouped() bool {
+	tree := cgroup.Find()
+	defer tree.Close()
+	return tree.Level() != cgroup.Rlimit
+}
+
+// newAloneRunner is what newRunner comes to where there are no user namespaces.
+func newAloneRunner(t testing.TB, leaveOut ...string) *Runner {
+	t.Helper()
+	needs.Programs(t)
+	if !grouped() {
+		leaveOut = append(leaveOut, jail.LayerGroup)
+	}
+	r := &Runner{
+		cfg:  Config{Enabled: true, Lowest: sandbox.Landlocked, LayerDir: jailtest.Dir(t), QuarantineDir: jailtest.Dir(t), Without: leaveOut},
+		lack: "this test has none",
+	}
+	err := r.open(sandbox.Landlocked, helperProgram)
+	if err == nil {
+		r.problem = r.checkAlone()
+	}
+	return checked(t, r, err)
+}
+
+func checked(t testing.TB, r *Runner, err error) *Runner {
+	t.Helper()
+	must.Do(t, err)
+	if r.problem != nil {
+		t.Fatalf("%s: %s", r.problem.Message, r.problem.NextStep())
+	}
+	t.Cleanup(func() { must.Check(t, r.Close()) })
+	return r
+}
+
+// openWorkspace returns one that others may write to: without mounts, the
+// program of a daemon that is root is one of them.
+func openWorkspace(t testing.TB) string {
+	t.Helper()
+	root := jailtest.Workspace(t)
+	must.Do(t, os.Chmod(root, 0o777))
+	jailtest.OpenPath(t, root)
+	return root
+}

@@ -1,0 +1,141 @@
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/inside"
+	"palyra/internal/exec/sandbox/jail"
+)
+
+// names are the files of /etc by which programs find localhost and the name of
+// their user. They are for the rung with mounts of its own; on the other rung
+// programs see the host's files, as every user may.
+func names() []inside.File {
+	return []inside.File{
+		{Path: "/etc/passwd", Content: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\ntool:x:1000:1000:tool:" + inside.TmpHome + ":/usr/sbin/nologin\n"},
+		{Path: "/etc/group", Content: "root:x:0:\ntool:x:1000:\n"},
+		{Path: "/etc/hosts", Content: "127.0.0.1 localhost\n::1 localhost\n"},
+		{Path: "/etc/nsswitch.conf", Content: "passwd: files\ngroup: files\nhosts: files dns\n"},
+	}
+}
+
+// gitConfig is where git finds the spec's author.
+const gitConfig = inside.MountDir + "/gitconfig"
+
+// bundle is where programs find the authorities that they are to trust, when
+// connections to one of their hosts are looked into.
+const bundle = inside.MountDir + "/authorities.pem"
+
+// networkFiles are those of a program that reaches some hosts.
+func (d *draft) networkFiles() []inside.File {
+	files := []inside.File{{Path: "/etc/resolv.conf", Content: jail.Resolver}}
+	if content := d.plan.Proxy.Bundle(); content != nil {
+		d.plan.Bundle = bundle
+		files = append(files, inside.File{Path: bundle, Content: string(content)})
+	}
+	return files
+}
+
+// facts are entries of /proc that tell of the machine and not of its
+// processes.
+func facts() []string {
+	return []string{"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/uptime", "/proc/loadavg", "/proc/version", "/proc/filesystems"}
+}
+
+// rules are what Landlock grants: of the host, the system's programs and what
+// they need; the workspace; and what is the run's own. Everything else is
+// denied, listing the root directory and the homes of users among it.
+func (d *draft) rules() []inside.Rule {
+	var rules []inside.Rule
+	grant := func(access inside.Access, paths ...string) {
+		for _, p := range paths {
+			rules = append(rules, inside.Rule{Path: p, Access: access})
+		}
+	}
+	grant(inside.Execute, "/usr")
+	grant(inside.Execute, directories(jail.SystemDirs())...)
+	grant(inside.Read, existing(jail.SharedFiles())...)
+	grant(inside.Device, existing(jail.Devices())...)
+	if d.plan.Staged {
+		for _, f := range d.plan.Spec.Ground.Files {
+			grant(inside.Read, replacedFile(f)...)
+		}
+		grant(inside.Read, "/proc")
+		grant(inside.Full, inside.Tmp, "/dev/shm")
+	} else {
+		for _, f := range names() {
+			grant(inside.Read, existing([]string{f.Path})...)
+		}
+		// The helper's own, which becomes the program's.
+		grant(inside.Read, "/proc/self")
+		grant(inside.Read, existing(facts())...)
+		grant(inside.Full, d.home, d.tmp)
+	}
+	if d.gitConfig != "" && !d.plan.Staged {
+		grant(inside.Read, d.gitConfig)
+	}
+	for _, dir := range sandbox.Shown(d.spec.Toolchains) {
+		// Under a daemon that is root, the sandbox's user has to get there himself.
+		if !d.runner.machine.Root() || passable(dir) {
+			grant(inside.Execute, dir)
+		}
+	}
+	for _, place := range d.caches {
+		if place != "" {
+			grant(inside.Full, place)
+		}
+	}
+	access := inside.Full
+	if d.mode() == sandbox.ReadOnly {
+		access = inside.Execute
+	}
+	grant(access, d.dir)
+	return rules
+}
+
+// directories are those that are no links.
+func directories(paths []string) []string {
+	var list []string
+	for _, p := range paths {
+		if info, err := os.Lstat(p); err == nil && info.IsDir() {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// passable reports whether every user may enter a directory and those above it.
+func passable(dir string) bool {
+	for {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode()&0o001 == 0 {
+			return false
+		}
+		if dir == "/" {
+			return true
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// replacedFile is the path of a file that the helper mounts over one of the host's,
+// or makes; none when the host has nothing at that path (a dangling link counts).
+func replacedFile(f inside.File) []string {
+	if _, err := os.Lstat(f.Path); err != nil && !strings.HasPrefix(f.Path, inside.MountDir+"/") {
+		return nil
+	}
+	return []string{f.Path}
+}
+
+func existing(paths []string) []string {
+	var list []string
+	for _, p := range paths {
+		if _, err := os.Stat(p); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}

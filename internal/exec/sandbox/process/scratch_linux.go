@@ -1,0 +1,91 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"palyra/internal/exec/sandbox/origin"
+	"palyra/internal/exec/workspace/overlay"
+)
+
+// scratchPrefix begins the name of a run's directory; an origin.Mark, "-" and
+// something unique follow.
+const scratchPrefix = "palyra-run-"
+
+// makeScratch makes the directories of a run that has no mounts of its own. It
+// is where every user may make one: the daemon's own are closed to others.
+func (d *draft) makeScratch() error {
+	root, err := os.MkdirTemp("", scratchPrefix+origin.Mark()+"-")
+	if err != nil {
+		return fmt.Errorf("making the directory of a run: %w", err)
+	}
+	d.scratch = root
+	d.home, d.tmp = filepath.Join(root, "home"), filepath.Join(root, "tmp")
+	for _, dir := range []string{d.home, d.tmp} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return fmt.Errorf("making the directory of a run: %w", err)
+		}
+	}
+	if !d.runner.machine.Root() {
+		return nil
+	}
+	for _, dir := range []string{root, d.home, d.tmp} {
+		if err := os.Chown(dir, d.plan.User.UID, d.plan.User.GID); err != nil {
+			return fmt.Errorf("making the directory of a run: %w", err)
+		}
+	}
+	return nil
+}
+
+// makeGitConfig writes git's configuration beside the directories of the program,
+// which may read it.
+func (d *draft) makeGitConfig() error {
+	content := d.spec.GitConfig()
+	if content == "" {
+		return nil
+	}
+	d.gitConfig = filepath.Join(d.scratch, "gitconfig")
+	if err := os.WriteFile(d.gitConfig, []byte(content), 0o444); err != nil { //nolint:gosec // another user reads it
+		return fmt.Errorf("making git's configuration of a run: %w", err)
+	}
+	return nil
+}
+
+// clean removes what the run has left.
+func (d *draft) clean() error {
+	if d.scratch == "" {
+		return nil
+	}
+	return removeScratch(filepath.Dir(d.scratch), filepath.Base(d.scratch))
+}
+
+func removeScratch(parent, name string) error {
+	dir, err := os.Open(parent)
+	if err != nil {
+		return fmt.Errorf("removing the directory of a run: %w", err)
+	}
+	defer dir.Close()
+	return overlay.RemoveTree(dir, name)
+}
+
+// sweepScratch removes the directories of daemons that were killed. Names of
+// other users' files prove nothing, and RemoveTree fails on them.
+func sweepScratch() error {
+	parent := os.TempDir()
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return fmt.Errorf("sweeping the directories of runs: %w", err)
+	}
+	var failed error
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), scratchPrefix)
+		end := strings.LastIndexByte(rest, '-')
+		if ok && end > 0 && e.IsDir() && origin.Orphaned(rest[:end]) {
+			failed = errors.Join(failed, removeScratch(parent, e.Name()))
+		}
+	}
+	return failed
+}

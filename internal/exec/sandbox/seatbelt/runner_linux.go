@@ -1,0 +1,16 @@
+package seatbelt
+
+import (
+	"syscall"
+
+	"palyra/internal/core/reason"
+)
+
+// New returns a Runner that refuses every run: Seatbelt is a part of macOS.
+// The rest of the runner is built here, too, so that its tests run here.
+func New(cfg Config) (*Runner, error) {
+	return &Runner{cfg: cfg, problem: reason.Errorf(reason.PlatformUnknown, "Seatbelt is a part of macOS")}, nil
+}
+
+// peakMemory is in KiB on Linux.
+func peakMemory(u *syscall.Rusage) int64 { return u.Maxrss << 10 }

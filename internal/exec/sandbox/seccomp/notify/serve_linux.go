@@ -1,0 +1,176 @@
+//go:build linux && (amd64 || arm64)
+
+package notify
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/core/tool"
+	"palyra/internal/exec/sandbox/seccomp"
+)
+
+const (
+	// mostRecords is how many calls of a run are written down.
+	mostRecords = 64
+	// pause is how long each further one waits for its answer, so that a
+	// flood costs the daemon a thousand calls a second and no more.
+	pause = time.Millisecond
+	// mostName bounds the name of a program, in bytes.
+	mostName = 256
+)
+
+// Log is what was denied: the first calls, and how many more there were.
+type Log struct {
+	Violations []tool.Violation
+	Missed     int
+}
+
+// Open makes a file of the descriptor that installing the filter returned, one
+// that the runtime can wait on.
+func Open(fd int) (*os.File, error) {
+	unix.CloseOnExec(fd)
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the notifier of a filter: %w", err), unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), "seccomp"), nil
+}
+
+// Serve answers until no process is under the filter any more, or until the
+// listener is closed; before Linux 5.9 only the latter ends it. The caller
+// closes the listener in any case: while it is open and nobody serves, callers
+// hang.
+func Serve(listener *os.File, table seccomp.Table) (Log, error) {
+	s := server{table: table}
+	if err := s.allocate(); err != nil {
+		return s.log, fmt.Errorf("preparing the notifier of a filter: %w", err)
+	}
+	if err := listener.SetReadDeadline(time.Time{}); errors.Is(err, os.ErrNoDeadline) {
+		return s.log, fmt.Errorf("waiting for the notifier of a filter: %w", err)
+	}
+	conn, err := listener.SyscallConn()
+	if err != nil {
+		return s.log, fmt.Errorf("waiting for the notifier of a filter: %w", err)
+	}
+	// One request at a time, so that closing is seen in the midst of a flood.
+	for !s.over {
+		if conn.Read(s.step) != nil {
+			break // closed
+		}
+	}
+	return s.log, s.failed
+}
+
+// server is the state of one Serve.
+type server struct {
+	table             seccomp.Table
+	request, response []byte
+	log               Log
+	// over is true when there is nobody left to answer.
+	over   bool
+	failed error
+}
+
+func (s *server) allocate() error {
+	sizes, err := structSizes()
+	s.request, s.response = make([]byte, sizes.request), make([]byte, sizes.response)
+	return err
+}
+
+// step deals with one request, and returns false when there is none yet.
+func (s *server) step(fd uintptr) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	if _, err := unix.Poll(fds, 0); err != nil {
+		if err != unix.EINTR {
+			s.over, s.failed = true, fmt.Errorf("looking at the notifier of a filter: %w", err)
+		}
+		return true
+	}
+	switch events := fds[0].Revents; {
+	case events&unix.POLLIN != 0:
+		s.one(int(fd))
+	case events != 0: // POLLHUP: the last process is gone
+		s.over = true
+	default:
+		return false
+	}
+	return true
+}
+
+// one answers one request. A caller that was killed meanwhile gives ENOENT.
+func (s *server) one(fd int) {
+	r, err := receive(fd, s.request)
+	if err == nil {
+		errno := s.errno(r)
+		s.record(fd, r, errno)
+		err = answer(fd, s.response, r.id, errno)
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		s.over, s.failed = true, fmt.Errorf("answering a filter: %w", err)
+	}
+}
+
+// errno is never zero: a response with a zero errno would tell the caller that
+// its call succeeded.
+func (s *server) errno(r request) unix.Errno {
+	if errno := s.table.Errno(int(r.nr), r.args); errno != 0 {
+		return errno
+	}
+	return unix.EPERM
+}
+
+func (s *server) record(fd int, r request, errno unix.Errno) {
+	if len(s.log.Violations) == mostRecords {
+		s.log.Missed++
+		time.Sleep(pause)
+		return
+	}
+	s.log.Violations = append(s.log.Violations, tool.Violation{
+		At: time.Now(), Syscall: seccomp.Name(int(r.nr)), Arguments: arguments(r.args),
+		Executable: executable(fd, r), Errno: unix.ErrnoName(errno),
+	})
+}
+
+// arguments are hexadecimal, without trailing zeros.
+func arguments(args [6]uint64) []string {
+	n := len(args)
+	for n > 0 && args[n-1] == 0 {
+		n--
+	}
+	list := make([]string, 0, n)
+	for _, a := range args[:n] {
+		list = append(list, "0x"+strconv.FormatUint(a, 16))
+	}
+	return list
+}
+
+// executable names the caller's program. In a mount namespace of its own the
+// kernel names it as it is seen there. The file may be the caller's own work,
+// and so its name may hold anything.
+func executable(fd int, r request) string {
+	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.pid))
+	if err != nil || !alive(fd, r.id) {
+		return ""
+	}
+	return printable(name)
+}
+
+func printable(name string) string {
+	name = strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return unicode.ReplacementChar
+		}
+		return c
+	}, name)
+	if len(name) > mostName {
+		name = strings.ToValidUTF8(name[:mostName], "")
+	}
+	return name
+}

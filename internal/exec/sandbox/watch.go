@@ -1,0 +1,109 @@
+package sandbox
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"palyra/internal/core/reason"
+)
+
+// How often a Watch tries the sandbox: while it works, and while it does not,
+// when the time doubles with each try up to the longer one.
+const (
+	probeEvery  = 5 * time.Minute
+	probeBroken = 5 * time.Second
+)
+
+// Watch runs programs in the backend of a choice and keeps its status true: what
+// the machine gave at the start may go, and come back. It is safe for concurrent
+// use.
+type Watch struct {
+	Backend
+	low    Isolation
+	log    *slog.Logger
+	failed chan struct{}
+
+	mu     sync.Mutex
+	status Status
+}
+
+// Watch follows the status of the chosen backend from now on; see Follow.
+func (c Choice) Watch(log *slog.Logger) *Watch {
+	return &Watch{Backend: c.Backend, low: c.low, log: log, failed: make(chan struct{}, 1), status: c.Status}
+}
+
+// Status is what the last probe found.
+func (w *Watch) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+// Run is the backend's. A sandbox that cannot be built is looked into at once.
+func (w *Watch) Run(ctx context.Context, s Spec) (Report, error) {
+	r, err := w.Backend.Run(ctx, s)
+	if reason.Of(err) == reason.SandboxUnavailable {
+		w.log.WarnContext(ctx, "a sandbox could not be built", attributes(reason.Known(err, reason.SandboxUnavailable))...)
+		select {
+		case w.failed <- struct{}{}:
+		default: // somebody looks already
+		}
+	}
+	return r, err
+}
+
+// Follow probes the backend until ctx ends: now and then, more often while it does
+// not work, and at once when a call found that it does not.
+func (w *Watch) Follow(ctx context.Context) error {
+	wait := w.next(probeBroken)
+	for {
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-w.failed:
+			timer.Stop()
+		case <-timer.C:
+		}
+		w.probe(ctx)
+		wait = w.next(min(2*wait, probeEvery))
+	}
+}
+
+// next is how long to wait when the backend does not work, and probeEvery when it
+// does.
+func (w *Watch) next(broken time.Duration) time.Duration {
+	if w.Status().Available {
+		return probeEvery
+	}
+	return broken
+}
+
+func (w *Watch) probe(ctx context.Context) {
+	found := w.Backend.Probe(ctx).within(w.low)
+	if ctx.Err() != nil {
+		return
+	}
+	w.mu.Lock()
+	before := w.status
+	w.status = found
+	w.mu.Unlock()
+	switch {
+	case !found.Available && (before.Available || before.Problem != found.Problem):
+		w.log.WarnContext(ctx, "programs cannot run: sandboxes fail", attributes(&reason.Error{
+			Message: found.Problem, Remedy: found.Remedy, Fields: map[string]string{fieldLayer: found.Layer, fieldFile: found.File},
+		})...)
+	case found.Available && !before.Available:
+		w.log.InfoContext(ctx, "programs can run again: sandboxes work", slog.String("rung", string(found.Rung)))
+	}
+}
+
+func attributes(why *reason.Error) []any {
+	return []any{
+		slog.String("problem", why.Message), slog.String("layer", why.Fields[fieldLayer]),
+		slog.String("file", why.Fields[fieldFile]), slog.String("remedy", why.NextStep()),
+	}
+}

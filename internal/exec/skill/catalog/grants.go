@@ -1,0 +1,245 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/egress"
+	"palyra/internal/egress/secret"
+	"palyra/internal/exec/skill"
+)
+
+// Kinds of grants, as guests and attestations name them.
+const (
+	kindHTTP    = "http"
+	kindSecret  = "secret"
+	kindStorage = "storage"
+	kindChannel = "channel"
+	kindClock   = "clock"
+	kindRandom  = "random"
+)
+
+// kinds are their numbers in the interface of handles.
+var kinds = map[int32]string{1: kindHTTP, 2: kindSecret, 3: kindStorage, 4: kindChannel}
+
+// storageName is the name of the one grant of storage.
+const storageName = "storage"
+
+// Lender has the secrets that a caller may use (lend.Desk).
+type Lender interface {
+	Offers(ctx context.Context, p tool.Proposal, limit int, wanted func(egress.Secret) bool) (list []egress.Secret, more bool, err error)
+	Injectable(ctx context.Context, p tool.Proposal, name string) (tool.Injection, error)
+	Inject(ctx context.Context, c tool.Call, list []tool.Injection, program string) (values [][]byte, end func(), err error)
+}
+
+// grant is one thing that the guest may open.
+type grant struct {
+	kind, name string
+	// rule is what an http grant reaches, nil for all that the gateway's rules allow.
+	rule *egress.Rule
+	// read is the secret that the guest gets as it is, nil for another grant.
+	read *tool.Injection
+}
+
+// grants is what a call has: what the manifest asks for, as far as the operator allows it.
+type grants struct {
+	list []grant
+	// placeholders are the secrets that requests may carry.
+	placeholders []egress.Secret
+	storage      int64
+}
+
+// grants finds what a call may use. A secret that the guest wants to read and cannot get
+// refuses the call, as it does for programs: policy and people are asked about the very
+// secret before anything runs.
+func (t Tool) grants(ctx context.Context, p tool.Proposal, wall string) (grants, error) {
+	asked := t.is.Capabilities
+	var g grants
+	wild := asked.Wildcards()
+	for _, name := range asked.HTTP {
+		if !t.use.Wildcards && slices.Contains(wild, name) {
+			continue
+		}
+		one := grant{kind: kindHTTP, name: name}
+		if name != skill.AnyHost {
+			rule, err := egress.ParseRule(name)
+			if err != nil {
+				return g, err
+			}
+			one.rule = &rule
+		}
+		g.list = append(g.list, one)
+	}
+	if err := t.secrets(ctx, p, &g, wall); err != nil {
+		return g, err
+	}
+	if asked.StorageBytes > 0 && t.use.Storage != nil && t.use.StorageBytes > 0 {
+		g.storage = min(asked.StorageBytes, t.use.StorageBytes)
+		g.list = append(g.list, grant{kind: kindStorage, name: storageName})
+	}
+	for _, name := range asked.Channels {
+		g.list = append(g.list, grant{kind: kindChannel, name: name})
+	}
+	return g, nil
+}
+
+func (t Tool) secrets(ctx context.Context, p tool.Proposal, g *grants, wall string) error {
+	asked := t.is.Capabilities.Secrets
+	if len(asked) == 0 {
+		return nil
+	}
+	var carried []string
+	for _, s := range asked {
+		if s.Use == skill.Placeholder {
+			carried = append(carried, reference(s.Name))
+		}
+	}
+	offers, err := t.offers(ctx, p, carried)
+	if err != nil {
+		return err
+	}
+	g.placeholders = offers
+	for _, s := range asked {
+		name := reference(s.Name)
+		if s.Use == skill.Placeholder {
+			if slices.ContainsFunc(offers, func(o egress.Secret) bool { return o.Name == name }) {
+				g.list = append(g.list, grant{kind: kindSecret, name: s.Name})
+			}
+			continue
+		}
+		i, err := t.use.Lender.Injectable(ctx, p, name)
+		if err != nil {
+			return err
+		}
+		i.Env, i.File, i.Within, i.Skill = "", "", wall, t.skill.ID
+		g.list = append(g.list, grant{kind: kindSecret, name: s.Name, read: &i})
+	}
+	return nil
+}
+
+// offers are those of the named secrets that the caller may use by their placeholders.
+func (t Tool) offers(ctx context.Context, p tool.Proposal, names []string) ([]egress.Secret, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	list, _, err := t.use.Lender.Offers(ctx, p, len(names), func(s egress.Secret) bool { return slices.Contains(names, s.Name) })
+	slices.SortFunc(list, func(a, b egress.Secret) int { return strings.Compare(a.Name, b.Name) })
+	return list, err
+}
+
+// reference is the name of a secret in the vault: SCOPE/KEY.
+func reference(name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	return "global/" + name
+}
+
+// hosts are the names of the grants for hosts, sorted.
+func (g grants) hosts() (names []string) {
+	for _, one := range g.list {
+		if one.kind == kindHTTP {
+			names = append(names, one.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// injections are the secrets that the guest gets as they are, by name.
+func (g grants) injections() (list []tool.Injection) {
+	for _, one := range g.list {
+		if one.read != nil {
+			list = append(list, *one.read)
+		}
+	}
+	slices.SortFunc(list, func(a, b tool.Injection) int { return cmp.Compare(a.Secret, b.Secret) })
+	return list
+}
+
+// secretNames are those of all secrets of the call, sorted.
+func (g grants) secretNames() (names []string) {
+	for _, s := range g.placeholders {
+		names = append(names, s.Name)
+	}
+	for _, i := range g.injections() {
+		names = append(names, i.Secret)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// environment is what an approval binds to of the secrets.
+func (g grants) environment() (pairs []string) {
+	for _, s := range g.placeholders {
+		pairs = append(pairs, "placeholder="+s.Bound())
+	}
+	for _, i := range g.injections() {
+		pairs = append(pairs, fmt.Sprintf("read=secret:%s@%d", i.Secret, i.Version))
+	}
+	slices.Sort(pairs)
+	return pairs
+}
+
+// profile is what an approval binds to of the rest.
+func (g grants) profile(asked skill.Capabilities) string {
+	var words []string
+	if g.storage > 0 {
+		words = append(words, fmt.Sprintf("storage of %d bytes", g.storage))
+	}
+	for _, one := range g.list {
+		if one.kind == kindChannel {
+			words = append(words, "channel "+one.name)
+		}
+	}
+	if asked.Clock {
+		words = append(words, "the real time")
+	}
+	if asked.Random {
+		words = append(words, "real randomness")
+	}
+	return strings.Join(words, ", ")
+}
+
+// notes say to people what the guest may use.
+func (g grants) notes(asked skill.Capabilities) []string {
+	var notes []string
+	if hosts := g.hosts(); len(hosts) > 0 {
+		notes = append(notes, "It may send requests to "+strings.Join(hosts, ", ")+".")
+	}
+	if len(g.placeholders) > 0 {
+		var names []string
+		for _, s := range g.placeholders {
+			names = append(names, fmt.Sprintf("%s (to %s)", s.Called(), egress.Named(s.Reach())))
+		}
+		notes = append(notes, "Its requests may carry secrets that it does not see: "+strings.Join(names, ", ")+".")
+	}
+	for _, i := range g.injections() {
+		notes = append(notes, fmt.Sprintf("It gets the secret vault://%s as it is, which is asked separately.", i.Secret))
+	}
+	if words := g.profile(asked); words != "" {
+		notes = append(notes, "It has "+words+".")
+	}
+	if len(notes) == 0 {
+		notes = []string{"It can compute, and reach nothing."}
+	}
+	return notes
+}
+
+// values are secrets that a guest has seen, for what it leaves behind.
+func seen(values map[string][]byte) (*secret.Values, error) {
+	var list []secret.Value
+	for name, value := range values {
+		list = append(list, secret.Value{Secret: value, Shown: "[secret " + name + "]"})
+	}
+	v, err := secret.NewValues(list...)
+	if err != nil {
+		return nil, reason.Errorf(reason.ToolFailed, "what the guest wrote cannot be searched for the secrets that it saw: %w", err)
+	}
+	return v, nil
+}

@@ -1,0 +1,127 @@
+package registry
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir/keyfile"
+	"palyra/internal/exec/skill"
+)
+
+// files are the packages, each in a file that has its digest for a name. Hidden files are
+// those of uploads and of writes that were cut off.
+type files struct{ dir string }
+
+func (f files) path(digest string) string {
+	return filepath.Join(f.dir, strings.TrimPrefix(digest, "sha256:")+skill.Extension)
+}
+
+// put writes a package. It has its name only once it is whole and durable.
+func (f files) put(digest string, data []byte) error {
+	if err := keyfile.Write(f.path(digest), data); err != nil {
+		return fmt.Errorf("keeping the package: %w", err)
+	}
+	return nil
+}
+
+func (f files) remove(digest string) error {
+	if err := os.Remove(f.path(digest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the package: %w", err)
+	}
+	return keyfile.SyncDir(f.dir)
+}
+
+// size is that of a package's file in bytes, 0 where there is none.
+func (f files) size(digest string) int64 {
+	info, err := os.Lstat(f.path(digest))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// copy writes the file of a package, which has to be a plain one.
+func (f files) copy(digest string, to io.Writer) error {
+	path := f.path(digest)
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return damaged("the package is not there")
+	case err != nil:
+		return fmt.Errorf("looking at the package: %w", err)
+	case !info.Mode().IsRegular():
+		return damaged("the package is no plain file")
+	case info.Size() > skill.MaxPackage:
+		return damaged("the package has %d bytes; %d are allowed", info.Size(), skill.MaxPackage)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	// One byte more: a file that grew meanwhile has another digest.
+	if _, err := io.Copy(to, io.LimitReader(file, info.Size()+1)); err != nil {
+		return fmt.Errorf("reading the package: %w", err)
+	}
+	return nil
+}
+
+// read returns a package whose bytes have the digest.
+func (f files) read(digest string) ([]byte, error) {
+	var data bytes.Buffer
+	sum := sha256.New()
+	if err := f.copy(digest, io.MultiWriter(sum, &data)); err != nil {
+		return nil, err
+	}
+	return data.Bytes(), compare(digest, sum.Sum(nil))
+}
+
+// check reads a package and compares its digest, without keeping it.
+func (f files) check(digest string) error {
+	sum := sha256.New()
+	if err := f.copy(digest, sum); err != nil {
+		return err
+	}
+	return compare(digest, sum.Sum(nil))
+}
+
+func compare(digest string, sum []byte) error {
+	if is := "sha256:" + hex.EncodeToString(sum); is != digest {
+		return damaged("the package was changed: its file has the digest %s, and %s was installed", is, digest)
+	}
+	return nil
+}
+
+// damaged is a package or a row that is not as it was installed.
+func damaged(format string, args ...any) *reason.Error {
+	return reason.Errorf(reason.VerificationFailed, format, args...)
+}
+
+// sweep removes what belongs to no version: what a stopped install, removal or upload left.
+func (f files) sweep(keep []string) error {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return fmt.Errorf("reading the directory of packages: %w", err)
+	}
+	for _, e := range entries {
+		ours := strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), skill.Extension)
+		used := slices.ContainsFunc(keep, func(digest string) bool { return filepath.Base(f.path(digest)) == e.Name() })
+		if !ours || used || e.IsDir() {
+			continue
+		}
+		if err := os.Remove(filepath.Join(f.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("sweeping the directory of packages: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,299 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/mod/semver"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/skill"
+)
+
+// Inspection is what an installation of a package would do.
+type Inspection struct {
+	Digest   string
+	Manifest *skill.Manifest
+	// Signer is whose key signed it, empty where the signature does not verify.
+	Signer   skill.Signer
+	Findings []skill.Finding
+	// NewPublisher is that no key of the publisher is pinned: its key would be.
+	NewPublisher bool
+	// Replaces is the current version of the skill, nil for none.
+	Replaces *Installed
+	// Gains are what its tools may do, in words, that those of the version that runs now
+	// may not; where none runs, all that they ask for.
+	Gains []string
+	// Installable is why it cannot be installed, nil where it can.
+	Installable error
+}
+
+// Inspect looks at a package that was brought, and changes nothing.
+func (r *Registry) Inspect(_ context.Context, digest string) (Inspection, error) {
+	_, _, in, err := r.examine(digest)
+	return in, err
+}
+
+// Audit looks at the package of an installed version anew; version "" is the current one.
+// problem is why its tools cannot be called, nil where they can.
+func (r *Registry) Audit(ctx context.Context, name, version string) (findings []skill.Finding, problem error, err error) {
+	i, err := r.Get(name, version)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, problem = r.Load(ctx, i.Skill, i.Version); problem == nil && !i.Current {
+		whose := "those of no version"
+		if current, err := r.Get(name, ""); err == nil {
+			whose = "those of its version " + current.Version
+		}
+		problem = reason.Errorf(reason.NotFound, "the tools of %s are %s", name, whose).
+			WithRemedy("`palyra skills enable %s` makes this version the current one.", i.Name())
+	}
+	p, err := r.read(i)
+	if err != nil { // then it is the problem
+		return nil, problem, nil
+	}
+	return skill.Audit(p, r.c.Limits), problem, nil
+}
+
+// examine reads a package that was brought and judges it.
+func (r *Registry) examine(digest string) (data []byte, p *skill.Package, in Inspection, err error) {
+	if data, err = r.takeStaged(digest); err != nil {
+		return nil, nil, in, err
+	}
+	if p, err = skill.Open(data); err != nil {
+		return nil, nil, in, err
+	}
+	in = Inspection{Digest: digest, Manifest: p.Manifest, Findings: skill.Audit(p, r.c.Limits)}
+	signer, err := skill.Verify(p)
+	if err == nil {
+		in.Signer = signer
+	}
+	versions := r.ofSkill(p.Manifest.ID)
+	var runs *skill.Manifest
+	for _, i := range versions {
+		if i.Current {
+			in.Replaces = &i
+		}
+		if i.runs() {
+			runs = i.Manifest
+		}
+	}
+	in.Gains = gains(runs, p.Manifest)
+	in.NewPublisher, in.Installable = r.admits(signer, err, int64(len(data)), in, versions)
+	return data, p, in, nil
+}
+
+// admits says why a package cannot be installed.
+func (r *Registry) admits(signer skill.Signer, unsigned error, size int64, in Inspection, versions []Installed) (newPublisher bool, err error) {
+	if unsigned != nil {
+		return false, unsigned
+	}
+	r.mu.RLock()
+	_, known := r.publishers[signer.Publisher]
+	publishers := len(r.publishers)
+	if known {
+		err = r.pinned(Installed{Skill: in.Manifest.ID, Version: in.Manifest.Version, Publisher: signer.Publisher, KeyID: signer.KeyID})
+	}
+	r.mu.RUnlock()
+	if err == nil && !known && publishers >= mostPublishers {
+		err = reason.Errorf(reason.QuotaExceeded, "the keys of %d publishers are kept, which is the most", publishers)
+	}
+	if err == nil {
+		err = audited(in.Findings)
+	}
+	if err == nil {
+		err = fits(in, versions)
+	}
+	if err == nil {
+		err = r.room(size, in, versions)
+	}
+	return !known, err
+}
+
+// audited is the first error that an audit found.
+func audited(findings []skill.Finding) error {
+	for _, f := range findings {
+		if f.Severity == skill.Error {
+			return reason.Errorf(reason.InvalidInput, "%s: %s: %s", f.Code, f.About, f.What).WithRemedy("%s", f.Remedy)
+		}
+	}
+	return nil
+}
+
+// fits compares a package with the versions of the skill that are installed.
+func fits(in Inspection, versions []Installed) error {
+	m := in.Manifest
+	for _, i := range versions {
+		if i.Publisher != m.Publisher {
+			return reason.Errorf(reason.AlreadyExists, "the skill %s is that of the publisher %s, and this package is of %s", i.Skill, i.Publisher, m.Publisher).
+				WithRemedy("Remove the skill first if this one is meant: what its guests keep goes with it.")
+		}
+		if i.Version != m.Version {
+			continue
+		}
+		switch {
+		case i.Digest != in.Digest:
+			return reason.Errorf(reason.AlreadyExists, "%s is installed as another package, %s: a version never changes", i.Name(), i.Digest).
+				WithRemedy("Have its publisher make a new version.")
+		case i.Problem == nil:
+			return reason.Errorf(reason.AlreadyExists, "%s is installed, and its status is %s", i.Name(), i.Status).WithRemedy("`palyra skills enable %s` makes it the current version.", i.Name())
+		}
+		return nil // it is mended
+	}
+	if was := in.Replaces; was != nil && semver.Compare("v"+m.Version, "v"+was.Version) < 0 {
+		return reason.Errorf(reason.InvalidInput, "the version %s is older than %s, which is the current one", m.Version, was.Name()).
+			WithRemedy("Install a newer one. A version that is installed already comes back with `palyra skills enable`.")
+	}
+	return nil
+}
+
+// room bounds what is kept.
+func (r *Registry) room(size int64, in Inspection, versions []Installed) error {
+	all := r.List()
+	for _, i := range all {
+		size += r.files.size(i.Digest)
+	}
+	const remedy = "Remove versions that nobody uses with `palyra skills remove`."
+	switch {
+	case len(all) >= mostVersions:
+		return reason.Errorf(reason.QuotaExceeded, "%d versions of skills are installed, which is the most", len(all)).WithRemedy(remedy)
+	case len(versions) >= mostOfOneSkill:
+		return reason.Errorf(reason.QuotaExceeded, "%d versions of the skill %s are installed, which is the most", len(versions), in.Manifest.ID).WithRemedy(remedy)
+	case size > mostBytes:
+		return reason.Errorf(reason.QuotaExceeded, "the packages would have %d bytes; %d are allowed", size, int64(mostBytes)).WithRemedy(remedy)
+	}
+	return nil
+}
+
+// compareVersions orders semantic versions; those that count the same are ordered as text.
+func compareVersions(a, b string) int {
+	return cmp.Or(semver.Compare("v"+a, "v"+b), strings.Compare(a, b))
+}
+
+// Install installs a package that was brought. It becomes the current version and active,
+// and pins the key of a publisher of whom none is known. Whoever calls it has asked those
+// who are to be asked.
+//
+// The package is written first and named by a row after that: a stop between the two
+// leaves a file that the next start removes.
+func (r *Registry) Install(ctx context.Context, by access.Caller, digest string) (Installed, error) {
+	if err := r.Prepare(ctx, digest); err != nil {
+		return Installed{}, err
+	}
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	data, p, in, err := r.examine(digest)
+	if err == nil {
+		err = in.Installable
+	}
+	if err != nil {
+		return Installed{}, err
+	}
+	change, one, err := r.installation(ctx, by, p, in)
+	if err != nil {
+		return Installed{}, err
+	}
+	if err := r.files.put(digest, data); err != nil {
+		return Installed{}, err
+	}
+	r.reached("named")
+	if err := r.keep(ctx, change); err != nil {
+		return Installed{}, err
+	}
+	r.reached("kept")
+	r.stage.mu.Lock()
+	r.stage.unstage(digest)
+	r.stage.mu.Unlock()
+	return one, r.tell(ctx)
+}
+
+// installation is the change that an installation is.
+func (r *Registry) installation(ctx context.Context, by access.Caller, p *skill.Package, in Inspection) (c Change, one Installed, err error) {
+	now := r.now()
+	one = Installed{
+		Skill: p.Manifest.ID, Version: p.Manifest.Version, Publisher: in.Signer.Publisher, KeyID: in.Signer.KeyID, Digest: in.Digest,
+		Status: Active, Manifest: p.Manifest, InstalledBy: by.Principal, InstalledAt: now, ChangedBy: by.Principal, ChangedAt: now, Current: true,
+	}
+	versions := r.ofSkill(one.Skill)
+	was, mends := find(versions, one.Version)
+	if mends { // the package is what it was, and so is what people said of it
+		one.Status, one.Why, one.Current, one.ChangedBy, one.ChangedAt = was.Status, was.Why, was.Current, was.ChangedBy, was.ChangedAt
+		if one.Status == "" {
+			one.Status = Disabled
+		}
+	}
+	versions, c.Put = r.placed(versions, one)
+	payload := payloadOf(one, versions)
+	payload.Mended = mends
+	if !mends {
+		payload.Gains = in.Gains
+		if in.Replaces != nil {
+			payload.Replaces = in.Replaces.Version
+		}
+	}
+	installed, err := draft(ctx, event.SkillInstalled, by, skillSubject(one.Skill), payload)
+	if err != nil {
+		return c, one, err
+	}
+	if in.NewPublisher {
+		pin := Publisher{Name: in.Signer.Publisher, KeyID: in.Signer.KeyID, PublicKey: in.Signer.PublicKey, FirstUse: true, By: by.Principal, At: now}
+		if err := r.neverPinned(ctx, pin.Name); err != nil {
+			return c, one, err
+		}
+		trusted, err := draft(ctx, event.PublisherTrusted, by, publisherSubject(pin.Name), publisherPayloadOf(pin))
+		if err != nil {
+			return c, one, err
+		}
+		c.Publishers, c.Events = append(c.Publishers, pin), append(c.Events, trusted)
+	}
+	c.Events = append(c.Events, installed)
+	return c, one, nil
+}
+
+func find(versions []Installed, version string) (Installed, bool) {
+	for _, i := range versions {
+		if i.Version == version {
+			return i, true
+		}
+	}
+	return Installed{}, false
+}
+
+// placed are the versions of a skill with one of them as it will be, and the rows that
+// change by that: one that becomes the current version is the only one.
+func (r *Registry) placed(versions []Installed, one Installed) (all, changed []Installed) {
+	changed = []Installed{one}
+	for _, i := range versions {
+		if i.Version == one.Version {
+			continue
+		}
+		if i.Current && one.Current {
+			i.Current = false
+			changed = append(changed, i)
+		}
+		all = append(all, i)
+	}
+	return append(all, one), changed
+}
+
+// neverPinned refuses a first use where the journal knows a key of the publisher: then its
+// row was taken away.
+func (r *Registry) neverPinned(ctx context.Context, publisher string) error {
+	var said publisherPayload
+	_, found, err := r.last(ctx, &said, publisherSubject(publisher), publisherCodes...)
+	if err == nil && found {
+		err = damaged("the journal has the key %s of the publisher %s, and the trust store has none", said.KeyID, publisher).
+			WithRemedy("Find out who changed the store; then name the key with `palyra skills trust add`.")
+		return errors.Join(err, r.damage(ctx, damagePayload{Publisher: publisher, What: reason.Known(err, reason.VerificationFailed).Message}, publisherSubject(publisher)))
+	}
+	if err != nil {
+		return fmt.Errorf("asking the journal for the publisher %s: %w", publisher, err)
+	}
+	return nil
+}

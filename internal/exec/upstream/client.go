@@ -1,0 +1,202 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"palyra/internal/core/tool"
+	"palyra/internal/exec/upstream/declared"
+)
+
+// client is the gateway as a server sees it. Servers of the older revisions are told
+// once what it takes, and get an error for what the client of a call did not declare;
+// those of the newer ones are told with each call (capabilitiesOf).
+func (m *Manager) client(in *instance) *mcp.Client {
+	c := mcp.NewClient(&mcp.Implementation{Name: "palyra", Version: m.use.Version}, &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{
+			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
+			Sampling:    &mcp.SamplingCapabilities{}, RootsV2: &mcp.RootCapabilities{},
+		},
+		// Of the library's own handlers this one alone is asked, for errors that want a
+		// URL to be opened.
+		ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			answer, err := m.asked(ctx, in, r.Params)
+			elicited, _ := answer.(*mcp.ElicitResult)
+			return elicited, err
+		},
+		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { m.toolsChanged(in) },
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { m.promptsChanged(in) },
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { m.resourcesChanged(in) },
+		ResourceUpdatedHandler:     m.resourceUpdated(in),
+		MultiRoundTrip:             &mcp.MultiRoundTripOptions{Disabled: true},
+		Logger:                     slog.New(slog.DiscardHandler),
+	})
+	c.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			switch p := req.GetParams().(type) {
+			case *mcp.SubscriptionsAcknowledgedParams:
+				in.took(p.Notifications.ResourceSubscriptions)
+			case mcp.InputRequest:
+				answer, err := m.asked(ctx, in, p)
+				if err != nil {
+					return nil, err
+				}
+				result, is := answer.(mcp.Result)
+				if !is {
+					return nil, &jsonrpc.Error{Code: refusedCode, Message: "the request was refused"}
+				}
+				return result, nil
+			}
+			return next(ctx, method, req)
+		}
+	})
+	c.AddSendingMiddleware(uncached)
+	return c
+}
+
+// uncached has the library keep nothing of what is read: an instance may serve several
+// principals, and each call has to be made.
+func uncached(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		r, err := next(ctx, method, req)
+		switch r := r.(type) {
+		case *mcp.ReadResourceResult:
+			r.Cacheable = mcp.Cacheable{}
+		case *mcp.ListResourcesResult:
+			r.Cacheable = mcp.Cacheable{}
+		}
+		return r, err
+	}
+}
+
+// capabilitiesOf are the capabilities of the client of a call, for servers that are told
+// with each call.
+func capabilitiesOf(p tool.Peer) map[string]any {
+	c := map[string]any{}
+	if p.Ask == nil {
+		return c
+	}
+	elicitation := map[string]any{}
+	for mode, takes := range map[string]bool{"form": p.Takes.Form, "url": p.Takes.URL} {
+		if takes {
+			elicitation[mode] = map[string]any{}
+			c["elicitation"] = elicitation
+		}
+	}
+	if p.Takes.Sampling {
+		sampling := map[string]any{}
+		if p.Takes.SamplingTools {
+			sampling["tools"] = map[string]any{}
+		}
+		c["sampling"] = sampling
+	}
+	if p.Takes.Roots {
+		c["roots"] = map[string]any{}
+	}
+	return c
+}
+
+// look asks a server, which declares keys of _meta, for everything that it says about itself.
+func look(ctx context.Context, s *mcp.ClientSession, meta []string) (declared.Sight, error) {
+	seen := newSighting(meta)
+	if started := s.InitializeResult(); started != nil {
+		seen.Protocol = clean(started.ProtocolVersion, 40)
+		if started.ServerInfo != nil {
+			seen.Implementation = clean(started.ServerInfo.Name+" "+started.ServerInfo.Version, 200)
+		}
+		if started.Instructions != "" {
+			seen.add(declared.KindInstructions, "", started.Instructions)
+		}
+		if c := started.Capabilities; c != nil {
+			seen.Resources, seen.Prompts, seen.Completions, seen.Logs = c.Resources != nil, c.Prompts != nil, c.Completions != nil, c.Logging != nil
+			seen.Subscriptions = c.Resources != nil && c.Resources.Subscribe
+		}
+	}
+	err := pages(ctx, seen, "tools", func(cursor string) (list []*mcp.Tool, next string, err error) {
+		r, err := s.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+		if err != nil {
+			return nil, "", err
+		}
+		return r.Tools, r.NextCursor, nil
+	}, seen.tool)
+	if err == nil && seen.Prompts {
+		err = pages(ctx, seen, "prompts", func(cursor string) (list []*mcp.Prompt, next string, err error) {
+			r, err := s.ListPrompts(ctx, &mcp.ListPromptsParams{Cursor: cursor})
+			if err != nil {
+				return nil, "", err
+			}
+			return r.Prompts, r.NextCursor, nil
+		}, func(p *mcp.Prompt) {
+			bare := *p
+			bare.Meta, bare.Icons = nil, nil
+			seen.add(declared.KindPrompt, p.Name, bare)
+		})
+	}
+	if err == nil && seen.Resources {
+		err = pages(ctx, seen, "resource templates", func(cursor string) (list []*mcp.ResourceTemplate, next string, err error) {
+			r, err := s.ListResourceTemplates(ctx, &mcp.ListResourceTemplatesParams{Cursor: cursor})
+			if err != nil {
+				return nil, "", err
+			}
+			return r.ResourceTemplates, r.NextCursor, nil
+		}, func(t *mcp.ResourceTemplate) {
+			bare := *t
+			bare.Meta, bare.Icons = nil, nil
+			seen.add(declared.KindTemplate, t.URITemplate, bare)
+		})
+	}
+	return seen.done(), err
+}
+
+// mostPages bounds the pages of one list.
+const mostPages = 512
+
+// pages takes what a list has, up to the most that is taken. A server that has no such list has
+// none. A page that cannot be read ends the list and keeps the pages before it, unless the
+// context or the session has ended: then nothing was seen.
+func pages[T any](ctx context.Context, seen *sighting, of string, page func(cursor string) (list []*T, next string, err error), take func(*T)) error {
+	cursor, cursors := "", map[string]bool{}
+	for n := 1; ; n++ {
+		list, next, err := page(cursor)
+		var fault *jsonrpc.Error
+		switch {
+		case n == 1 && errors.As(err, &fault) && fault.Code == jsonrpc.CodeMethodNotFound:
+			return nil
+		case err != nil && (n == 1 || ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed)):
+			return err
+		case err != nil:
+			seen.cut(of, n, pageFault(err))
+			return nil
+		}
+		for _, one := range list {
+			switch {
+			case seen.full():
+				seen.leave("the rest", "a server has at most %d definitions", mostDefinitions)
+				return nil
+			case one != nil:
+				take(one)
+			}
+		}
+		if cursors[next] || n == mostPages {
+			seen.cut(of, n+1, "the pages repeat, or have no end")
+			return nil
+		}
+		if next == "" {
+			return nil
+		}
+		cursors[next], cursor = true, next
+	}
+}
+
+// pageFault says why a page is not taken, in the words of the server where it has some.
+func pageFault(err error) string {
+	var fault *jsonrpc.Error
+	if errors.As(err, &fault) {
+		return "the server refused it: " + fault.Message
+	}
+	return "its content does not have the form of the protocol"
+}

@@ -1,0 +1,18 @@
+package upstream
+
+import "palyra/internal/exec/upstream/declared"
+
+// Stale reports whether a server told of changes since it was looked at.
+func (m *Manager) Stale(name string) bool {
+	k, err := m.find(name)
+	return err == nil && k.stale
+}
+
+var (
+	ResultOf  = resultOf
+	Strip     = func(v map[string]any) { strip(v, declared.ReservedMeta) }
+	MayNotify = mayNotify
+
+	WrapContent   = wrapContent
+	UnwrapContent = unwrapContent
+)

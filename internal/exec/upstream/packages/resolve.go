@@ -1,0 +1,269 @@
+package packages
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/lazyregexp"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
+	"palyra/internal/egress"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/upstream/declared"
+)
+
+// mostLock bounds what is read of a lock or a report, in bytes: with what the prompt
+// shows it has to fit into the memory of a small machine.
+const mostLock = 16 << 20
+
+// longest is how long npm or pip may take, by itself and in processor time.
+const longest = 10 * time.Minute
+
+// Resolve pins a package for a server: npm or pip finds the versions and digests of
+// everything that it needs, in a sandbox that reaches the registry alone. Nothing is
+// installed. It is asked by a person who may add servers.
+func (s *Service) Resolve(ctx context.Context, by access.Caller, w declared.Wanted) (declared.Resolution, error) {
+	if err := w.Check(); err != nil {
+		return declared.Resolution{}, err
+	}
+	if err := s.use.Ready(); err != nil {
+		return declared.Resolution{}, err
+	}
+	registry, hosts, err := w.From()
+	if err != nil {
+		return declared.Resolution{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, longest, reason.Errorf(reason.TimedOut, "the package was not resolved within %s", longest))
+	defer cancel()
+	e := ecosystems[w.Ecosystem]
+	r := declared.Resolution{Server: w.Server, Ecosystem: w.Ecosystem, Registry: registry, Hosts: hosts, Login: w.Login}
+	wrote, err := s.resolve(ctx, by, e, w, r)
+	if err != nil {
+		return declared.Resolution{}, err
+	}
+	if err := e.lock(w, &r, wrote); err != nil {
+		return declared.Resolution{}, err
+	}
+	if r.Files == nil {
+		r.Files = map[string]string{}
+		for name, text := range wrote {
+			r.Files[name] = string(text)
+		}
+	}
+	digest, err := r.Digest()
+	if err != nil {
+		return declared.Resolution{}, err
+	}
+	return r, write(s.resolved(w.Server, digest), r)
+}
+
+// resolve returns what npm or pip wrote.
+func (s *Service) resolve(ctx context.Context, by access.Caller, e ecosystem, w declared.Wanted, r declared.Resolution) (map[string][]byte, error) {
+	argv, files := e.resolve(w, r.Registry)
+	dir, remove, err := s.scratch(files)
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	p := tool.Proposal{ID: ulid.Make().String(), Caller: by}
+	c, err := s.command(ctx, p, argv, r)
+	if err != nil {
+		return nil, err
+	}
+	defer s.lend(tool.Call{Proposal: p}, &c)()
+	ran, err := s.run(ctx, c, dir, "mcp/"+w.Server+"/"+by.Principal.String(), nil)
+	defer closeLayer(ran)
+	if err != nil {
+		return nil, wrapped(ctx, "resolving a package", err)
+	}
+	set, err := ran.Layer.Changes(ctx)
+	if err != nil {
+		return nil, wrapped(ctx, "reading what a package resolves to", err)
+	}
+	wrote := map[string][]byte{}
+	for _, change := range set.Changes {
+		if !slices.Contains(e.wrote, change.Path) {
+			continue
+		}
+		err := set.Look(change, func(r io.Reader) (err error) {
+			wrote[change.Path], err = io.ReadAll(io.LimitReader(r, mostLock+1))
+			return err
+		})
+		if err == nil && len(wrote[change.Path]) > mostLock {
+			err = reason.Errorf(reason.QuotaExceeded, "the package needs more than can be looked at")
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range e.wrote {
+		if wrote[name] == nil {
+			return nil, reason.Errorf(reason.ToolFailed, "%s left no %s", c.argv[0], name)
+		}
+	}
+	return wrote, nil
+}
+
+// command is a program that runs for a package, as it is found now.
+type command struct {
+	argv    []string
+	program tool.Executable
+	chains  []sandbox.Toolchain
+	reach   egress.Reach
+	// login says that the registry is shown a secret.
+	login bool
+}
+
+// command finds a program that resolves or installs for a proposal.
+func (s *Service) command(ctx context.Context, p tool.Proposal, argv []string, r declared.Resolution) (command, error) {
+	c := command{argv: argv, chains: s.use.Toolchains()}
+	search := slices.Clone(s.use.SearchPath)
+	for _, chain := range c.chains {
+		search = append(search, chain.Bins...)
+	}
+	program, err := s.resolver.ResolveExecutable(argv[0], search)
+	if err != nil {
+		return c, reason.Errorf(reason.NotFound, "the gateway's host has no %s, by which the package is installed", argv[0]).WithCause(err).
+			WithRemedy("Install npm, or Python 3 with pip (python3-pip), where `palyrad doctor` finds programs.")
+	}
+	c.program = program.Executable
+	rules, err := egress.ParseRules(r.Hosts)
+	if err != nil {
+		return c, err
+	}
+	c.reach = egress.Reach{Rules: egress.Rules{Allow: rules, Gateway: s.use.Gateway}}
+	c.reach.Secrets, err = s.loginFor(ctx, p, r)
+	c.login = len(c.reach.Secrets) > 0
+	return c, err
+}
+
+// loginFor is what a private registry is shown, for its own host alone, if the caller may
+// use it.
+func (s *Service) loginFor(ctx context.Context, p tool.Proposal, r declared.Resolution) ([]egress.Secret, error) {
+	name := r.Login.Secret
+	if name == "" {
+		return nil, nil
+	}
+	if s.use.Lender == nil {
+		return nil, reason.Errorf(reason.NotFound, "this gateway has no vault, and the registry %s wants a secret of one", r.Registry)
+	}
+	_, own, err := (declared.Server{URL: r.Registry}).Target()
+	if err != nil {
+		return nil, err
+	}
+	offers, _, err := s.use.Lender.Offers(ctx, p, 1, func(o egress.Secret) bool { return o.Name == name })
+	if err != nil {
+		return nil, err
+	}
+	put := fmt.Sprintf("Have it put for that host: `palyra vault put vault://%s --host %s`.", name, own)
+	switch {
+	case len(offers) == 0:
+		return nil, reason.Errorf(reason.PermissionDenied, "the registry %s is shown the secret vault://%s, which %s may not use or which is not there", r.Registry, name, p.Caller.Principal).WithRemedy("%s", put)
+	case !offers[0].For(own) || offers[0].Header != "Authorization":
+		return nil, reason.Errorf(reason.InvalidInput, "the secret vault://%s is not for the header Authorization at %s", name, own).WithRemedy("%s", put)
+	}
+	login := offers[0]
+	login.Env = ecosystems[r.Ecosystem].loginVariable(r.Registry)
+	login.Hosts, err = egress.ParseRules([]string{own.String()})
+	return []egress.Secret{login}, err
+}
+
+// lend gives a command what the registry is shown until end is called.
+func (s *Service) lend(call tool.Call, c *command) (end func()) {
+	if len(c.reach.Secrets) == 0 {
+		return func() {}
+	}
+	c.reach.Secrets, end = s.use.Lender.Lend(call, c.reach.Secrets)
+	return end
+}
+
+// run runs npm or pip on a copy of a directory. One that does not succeed is an error
+// that says what it wrote.
+func (s *Service) run(ctx context.Context, c command, dir, owner string, output func(string, []byte)) (sandbox.Report, error) {
+	limits := s.use.Limits.OrDefault()
+	limits.Wall, limits.CPU = longest, longest
+	limits.Tmp = max(limits.Tmp, limits.Disk) // npm keeps what it fetches there
+	ran, err := s.use.Runner.Run(ctx, sandbox.Spec{
+		Argv: c.argv, Executable: c.program, WorkspaceRoot: dir, WorkspaceName: "package", Workspace: sandbox.CopyOnWrite, Toolchains: c.chains,
+		Limits: limits, Egress: egress.Strict, Network: &c.reach, Required: s.use.Required, Owner: owner, Output: output,
+	})
+	switch {
+	case err != nil:
+		return ran, err
+	case ran.TimedOut:
+		return ran, reason.Errorf(reason.TimedOut, "%s did not end within %s", c.argv[0], longest)
+	case ran.Quota != "":
+		return ran, reason.Errorf(reason.QuotaExceeded, "%s used up its limit of %s", c.argv[0], ran.Quota)
+	case refused(ran) && (ran.ExitCode == nil || *ran.ExitCode != 0):
+		return ran, reason.Errorf(reason.ToolFailed, "the registry refuses what %s asked it for (401 or 403): %s", c.argv[0], said(ran)).WithRemedy("%s", remedyFor(c, ran))
+	case ran.ExitCode == nil || *ran.ExitCode != 0:
+		return ran, reason.Errorf(reason.ToolFailed, "%s failed: %s", c.argv[0], said(ran)).WithRemedy("%s", remedyFor(c, ran))
+	case ran.Layer == nil:
+		return ran, reason.Errorf(reason.SandboxUnavailable, "the sandbox kept nothing of what %s wrote", c.argv[0])
+	}
+	return ran, nil
+}
+
+// unauthorized is how npm and pip say that a registry refused them.
+var unauthorized = lazyregexp.New(`\bE40[13]\b|\b40[13] (Client Error|Unauthorized|Forbidden)`)
+
+// refused reports whether a registry wanted a login, or another one.
+func refused(ran sandbox.Report) bool {
+	for _, stream := range []sandbox.Stream{ran.Stdout, ran.Stderr} {
+		if unauthorized.MatchString(string(stream.Head) + string(stream.Tail)) {
+			return true
+		}
+	}
+	return false
+}
+
+// remedyFor says what to do about a failure.
+func remedyFor(c command, ran sandbox.Report) string {
+	unreached := egress.Explanations(ran.Connections, ran.ConnectionsMissed, c.reach.Hosts())
+	switch {
+	case refused(ran) && c.login:
+		return "The registry does not take the login: look whether the secret is the right one, has not expired, and may read the package."
+	case refused(ran):
+		return "The registry wants a login: keep it with `palyra vault put vault://global/NAME --host HOST:PORT`, and name it with --registry-secret."
+	case strings.Contains(said(ran), "No module named pip"):
+		return "Install pip for the gateway's Python: the package python3-pip."
+	case len(unreached) > 0:
+		return "Look whether that is the right registry (--registry), and whether it answers: " + strings.Join(unreached, "; ")
+	case c.argv[0] == "python3":
+		return "Look whether the name and the version are right, and whether there are wheels for this machine: nothing is built from source."
+	}
+	return "Look whether the name and the version are right, and whether the registry answers."
+}
+
+// said is the end of what a program wrote, in one line.
+func said(ran sandbox.Report) string {
+	content := string(ran.Stderr.Head) + string(ran.Stderr.Tail)
+	if strings.TrimSpace(content) == "" {
+		content = string(ran.Stdout.Head) + string(ran.Stdout.Tail)
+	}
+	words := strings.Join(strings.Fields(strings.ToValidUTF8(content, "\ufffd")), " ")
+	words = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, words)
+	if words == "" {
+		return "it said nothing"
+	}
+	return text.Ellipsis(words, 1000)
+}
+
+func closeLayer(ran sandbox.Report) {
+	if ran.Layer != nil {
+		_ = ran.Layer.Close() // what is left is removed at the next start
+	}
+}

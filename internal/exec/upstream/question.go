@@ -1,0 +1,275 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/egress"
+	"palyra/internal/exec/upstream/declared"
+)
+
+// asFault reports whether an error is one of JSON-RPC.
+func asFault(err error, fault **jsonrpc.Error) bool { return errors.As(err, fault) }
+
+// questionOf reads what a server asks, and refuses what the client did not declare.
+func (m *Manager) questionOf(server string, p mcp.InputRequest, peer tool.Peer) (*question, error) {
+	q := &question{server: server}
+	var err error
+	switch p := p.(type) {
+	case *mcp.ElicitParams:
+		err = q.elicits(*p, peer)
+	case *mcp.CreateMessageWithToolsParams:
+		err = q.samples(*p, peer)
+	case *mcp.ListRootsParams:
+		q.tool, q.request = declared.ListRoots, tool.Request{Method: "roots/list", Params: json.RawMessage(`{}`)}
+		q.input, q.summary = map[string]any{}, "The upstream server "+server+" wants to know the directories that the client works in."
+		err = lacks(peer, peer.Takes.Roots, "roots", map[string]any{})
+	default:
+		err = &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client takes no such request"}
+	}
+	return q, err
+}
+
+// lacks is the error for what a client did not declare: a capability, and what of it.
+func lacks(peer tool.Peer, takes bool, capability string, needed map[string]any) error {
+	if takes && peer.Ask != nil {
+		return nil
+	}
+	data, err := json.Marshal(map[string]any{"requiredCapabilities": map[string]any{capability: needed}})
+	if err != nil {
+		return err
+	}
+	return &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "the client did not declare the capability that the request needs", Data: data}
+}
+
+// elicits reads a question to a person.
+func (q *question) elicits(p mcp.ElicitParams, peer tool.Peer) error {
+	if p.Mode == "" {
+		p.Mode = "form"
+	}
+	q.tool, q.url = declared.Elicit, p.URL
+	q.input = map[string]any{"mode": p.Mode, "message": clean(p.Message, 2000), "url": p.URL, "asks_for": properties(p.RequestedSchema)}
+	p.Message, p.Meta = label(q.server, p.Message), nil
+	q.summary, q.notes = p.Message, []string{"These are the words of the server " + q.server + ", and not of the gateway. What is answered goes to it."}
+	takes := peer.Takes.Form
+	switch p.Mode {
+	case "form":
+		q.url = ""
+	case "url":
+		takes = peer.Takes.URL
+		q.notes = append(q.notes, "It wants a page to be opened: "+clean(p.URL, 500))
+		if p.URL == "" {
+			q.url = "about:blank" // leads nowhere, and is declined
+		}
+	default:
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such mode of elicitation"}
+	}
+	text, err := json.Marshal(p)
+	q.request = tool.Request{Method: "elicitation/create", Params: text}
+	return errors.Join(err, lacks(peer, takes, "elicitation", map[string]any{p.Mode: map[string]any{}}))
+}
+
+// mostShown is how many messages of a sampling request people and policies see. The
+// digest is of all of it.
+const mostShown = 16
+
+// samples reads a request for an answer of the client's model.
+func (q *question) samples(p mcp.CreateMessageWithToolsParams, peer tool.Peer) error {
+	p.Meta = nil
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	exact, err := canonical.JSON(text)
+	if err != nil {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the request has no exact form"}
+	}
+	shown := []any{}
+	for _, message := range p.Messages[:min(len(p.Messages), mostShown)] {
+		content, err := json.Marshal(message.Content)
+		if err != nil {
+			return err
+		}
+		words := string(content)
+		if len(message.Content) == 1 {
+			if t, is := message.Content[0].(*mcp.TextContent); is {
+				words = t.Text
+			}
+		}
+		shown = append(shown, map[string]any{"role": clean(string(message.Role), 20), "text": clean(words, 2000)})
+		q.notes = append(q.notes, fmt.Sprintf("%s: %s", clean(string(message.Role), 20), clean(words, 500)))
+	}
+	q.tool, q.request = declared.Sample, tool.Request{Method: "sampling/createMessage", Params: text}
+	q.input = map[string]any{
+		"messages": shown, "count": len(p.Messages), "system": clean(p.SystemPrompt, 2000), "max_tokens": p.MaxTokens, "tools": len(p.Tools), "digest": canonical.Digest(exact),
+	}
+	q.summary = fmt.Sprintf("The upstream server %s wants the client's model to answer %d messages, with at most %d tokens. The answer goes to the server.", q.server, len(p.Messages), p.MaxTokens)
+	needed, takes := map[string]any{}, peer.Takes.Sampling
+	if len(p.Tools) > 0 {
+		needed["tools"], takes = map[string]any{}, peer.Takes.SamplingTools
+	}
+	return lacks(peer, takes, "sampling", needed)
+}
+
+// properties are what a form asks for, sorted.
+func properties(schema any) []string {
+	list := []string{}
+	object, is := schema.(map[string]any)
+	if !is {
+		return list
+	}
+	if all, is := object["properties"].(map[string]any); is {
+		for name := range all {
+			list = append(list, clean(name, 100))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// leadsHome reports whether a URL leads to the gateway, to this machine, or cannot be
+// told where: a page there would speak with the gateway's voice.
+func (m *Manager) leadsHome(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.User != nil {
+		return true
+	}
+	host, err := egress.CanonicalHost(u.Hostname())
+	if err != nil {
+		return true
+	}
+	if addr, is := host.Addr(); is {
+		return addr.IsLoopback() || addr.IsUnspecified() || m.isOwn(addr)
+	}
+	name := strings.ToLower(host.String())
+	return name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.ContainsFunc(m.use.OwnHosts, func(own string) bool { return strings.EqualFold(own, name) })
+}
+
+// passes are the tools by which the gateway passes on what a server asks.
+var passes = []struct{ tool, title, description, required, properties string }{
+	{declared.Elicit, "Let a server ask", "Pass a question of the upstream server %s on to the person behind a call. The gateway makes these calls itself; nobody else can.",
+		`"ticket","mode","message"`, `"mode":{"type":"string","enum":["form","url"]},"message":{"type":"string"},"url":{"type":"string"},"asks_for":{"type":"array","items":{"type":"string"}}`},
+	{declared.Sample, "Let a server use the client's model", "Pass a request of the upstream server %s on to the model of the client. The gateway makes these calls itself; nobody else can.",
+		`"ticket","messages","digest"`, `"messages":{"type":"array","items":{"type":"object","properties":{"role":{"type":"string"},"text":{"type":"string"}}}},` +
+			`"count":{"type":"integer"},"system":{"type":"string"},"max_tokens":{"type":"integer"},"tools":{"type":"integer"},"digest":{"type":"string"}`},
+	{declared.ListRoots, "Let a server see the client's directories", "Tell the upstream server %s which directories the client works in. The gateway makes these calls itself; nobody else can.",
+		`"ticket"`, ``},
+}
+
+// passing is one of these tools. It implements dispatch.Tool.
+type passing struct {
+	manager    *Manager
+	descriptor tool.Descriptor
+	server     string
+	name       string
+}
+
+// passings are those of a server.
+func (m *Manager) passings(s declared.Server) (list []passing) {
+	for _, p := range passes {
+		properties := `"ticket":{"type":"string"}`
+		if p.properties != "" {
+			properties += "," + p.properties
+		}
+		list = append(list, passing{m, tool.Descriptor{
+			Name: s.Name + "/" + p.tool, Title: p.title, Description: fmt.Sprintf(p.description, s.Name),
+			InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"required":[` + p.required + `],"properties":{` + properties + `}}`),
+			Executor:    tool.MCPUpstream, OpenWorld: true, AlwaysSensitive: true,
+		}, s.Name, p.tool})
+	}
+	return list
+}
+
+// Descriptor implements dispatch.Tool.
+func (t passing) Descriptor() tool.Descriptor { return t.descriptor }
+
+// Plan implements dispatch.Tool.
+func (t passing) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
+	q, err := t.question(p.Input)
+	if err != nil {
+		return tool.Plan{}, err
+	}
+	plan := tool.Plan{
+		Facts:   tool.Facts{Risk: riskServer, SandboxTier: "builtin", SandboxLevel: "none", EgressMode: egress.Strict.String()},
+		Preview: tool.Preview{Summary: q.summary, Notes: q.notes},
+		Subject: t.descriptor.Name, SubjectCovers: "any request of this kind of the upstream server " + t.server,
+	}
+	if q.url != "" {
+		u, err := url.Parse(q.url)
+		if err != nil {
+			return tool.Plan{}, reason.Errorf(reason.InvalidInput, "the URL of the question is none")
+		}
+		host, err := egress.CanonicalHost(u.Hostname())
+		if err != nil {
+			return tool.Plan{}, err
+		}
+		plan.Facts.Host, plan.Facts.Domain = host.String(), host.Domain()
+	}
+	return plan, nil
+}
+
+// Prepare implements dispatch.Tool.
+func (t passing) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	plan, err := t.Plan(ctx, p)
+	return tool.Prepared{Plan: plan, Run: t.run}, err
+}
+
+func (t passing) run(ctx context.Context, c tool.Call) tool.Report {
+	report := t.manager.report()
+	q, err := t.question(c.Proposal.Input)
+	if err != nil {
+		return failed(ctx, report, err)
+	}
+	if c.Pause != nil {
+		defer c.Pause()()
+	}
+	answer, err := q.answer(ctx)
+	if err != nil {
+		return failed(ctx, report, reason.Errorf(reason.ToolFailed, "the client did not answer the request: %w", err))
+	}
+	text, err := canonical.JSON(answer)
+	if err != nil {
+		return failed(ctx, report, reason.Errorf(reason.ToolFailed, "the answer has no exact form: %w", err))
+	}
+	report.Outcome, report.Result = tool.Succeeded, text
+	return report.Finish()
+}
+
+// question finds the question of a ticket.
+func (t passing) question(input json.RawMessage) (*question, error) {
+	var in struct {
+		Ticket string `json:"ticket"`
+	}
+	if err := canonical.Read(input, &in); err != nil {
+		return nil, err
+	}
+	m := t.manager
+	m.asking.mu.Lock()
+	defer m.asking.mu.Unlock()
+	q := m.asking.open[in.Ticket]
+	if q == nil || q.server != t.server || q.tool != t.name {
+		return nil, reason.Errorf(reason.InvalidInput, "the upstream server %s asks nothing at present: this tool is called by the gateway itself", t.server).
+			WithRemedy("Call a tool of the server; if it has a question, it is asked then.")
+	}
+	return q, nil
+}
+func (m *Manager) isOwn(addr netip.Addr) bool {
+	for _, own := range m.use.OwnHosts {
+		if a, err := netip.ParseAddr(own); err == nil && a.Unmap() == addr.Unmap() {
+			return true
+		}
+	}
+	return false
+}

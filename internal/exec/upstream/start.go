@@ -1,0 +1,309 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/egress"
+	"palyra/internal/egress/secret"
+	"palyra/internal/exec/program/injecting"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/upstream/declared"
+	"palyra/internal/exec/upstream/oauth"
+	"palyra/internal/vault"
+)
+
+// launch is what an instance is made of: everything that was decided on.
+type launch struct {
+	server declared.Server
+	digest string
+	owner  access.Principal
+	// by is the caller that needs it.
+	by      access.Caller
+	program tool.Executable
+	// argv is the command line as it starts.
+	argv   []string
+	chains []sandbox.Toolchain
+	// root and protected are of the server's workspace; root is the empty directory
+	// of servers without one.
+	root      string
+	protected []string
+	mode      sandbox.WorkspaceMode
+	// secrets are those that the server may use, with the version of each.
+	secrets []egress.Secret
+	// injections are those that the program gets as they are, and handed the values of
+	// them: nil for who may not start it.
+	injections []tool.Injection
+	handed     *handed
+	// login is the reference of the login that calls use, zero for none, and token the
+	// token of it that a call got.
+	login vault.Ref
+	token []egress.Secret
+}
+
+// shown are the secrets and the token.
+func (l launch) shown() []egress.Secret { return slices.Concat(l.secrets, l.token) }
+
+// key tells launches apart: another program, secret or setting is another instance.
+func (l launch) key() string {
+	return fmt.Sprintf("%q", []any{l.server.Name, l.digest, l.owner, l.program, l.argv, l.chains, l.root, l.protected, l.mode, bound(l.shown()), injecting.Bound(l.injections)})
+}
+
+// start starts or dials a server and shakes hands. Who waits for ctx bounds only that.
+func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*instance, error) {
+	in := &instance{
+		id: l.server.Name + "/" + ulid.Make().String(), server: l.server, owner: l.owner, startedBy: l.by.Principal, made: l.key(),
+		used: time.Now(), calls: map[string]*running{}, handed: l.handed,
+	}
+	defer in.till.open(lent)()
+	ctx, cancel := context.WithTimeoutCause(ctx, m.use.ConnectTime, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s did not answer within %s", l.server.Name, m.use.ConnectTime))
+	defer cancel()
+	var transport mcp.Transport
+	var remote *mcp.StreamableClientTransport
+	var err error
+	if l.server.Remote() {
+		remote, err = m.dial(in, l)
+		transport = remote
+		in.listen = func(ctx context.Context) (*mcp.ClientSession, error) {
+			further, err := m.dial(in, l)
+			if err != nil {
+				return nil, err
+			}
+			further.DisableStandaloneSSE = false
+			return m.client(in).Connect(ctx, further, nil)
+		}
+	} else {
+		err = m.spawn(ctx, in, l)
+		transport = in.pipe
+	}
+	if err == nil {
+		in.session, err = m.client(in).Connect(ctx, transport, nil)
+	}
+	if err != nil {
+		switch {
+		case remote != nil && in.speaksOld(ctx, remote):
+			err = errOldTransport
+		case ctx.Err() != nil:
+			err = in.late(context.Cause(ctx))
+		}
+		in.close(err)
+		in.discard()
+		in.handed.forget() // also of a program that was never started
+		return nil, in.unavailable(err)
+	}
+	return in, nil
+}
+
+// spawn starts the program of a server in a sandbox, and returns when it runs.
+func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
+	if p := l.server.Package; p != nil {
+		if err := m.use.Prefixes.Check(l.server.Name, *p); err != nil {
+			return err
+		}
+	}
+	state, err := m.openState(l)
+	if err != nil {
+		return err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("making a pipe: %w", err)
+	}
+	in.pipe, in.ended = newPipe(write), make(chan struct{})
+	in.pipe.heard = in.heard
+	in.pipe.stray = func(line []byte) { m.stray(in, line) }
+	m.noted(l.server.Name, func(k *kept) { k.stray = "" })
+	started := make(chan struct{})
+	spec := m.spec(in, l)
+	spec.Caches = state
+	spec.Session = &sandbox.Session{Stdin: read, Started: func(u sandbox.Underway) {
+		in.underway = u
+		close(started)
+	}}
+	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	in.stop = stop
+	if in.handed != nil {
+		in.handed.given.Into(&spec)
+		m.processes.Go(in.guard)
+	}
+	m.processes.Go(func() {
+		defer in.handed.end()
+		defer close(in.ended)
+		in.final, in.failed = m.use.Runner.Run(running, spec)
+		_ = in.pipe.fill.CloseWithError(io.EOF)
+		stop(nil)
+	})
+	defer read.Close()
+	select {
+	case <-started:
+		return nil
+	case <-in.ended:
+		return cmpErr(in.failed, errors.New("it ended before it started"))
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func cmpErr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+// spec is what the sandbox is asked to run.
+func (m *Manager) spec(in *instance, l launch) sandbox.Spec {
+	limits := m.use.Limits
+	// A server lives until it is idle: what bounds it are memory, processes and what
+	// it writes.
+	limits.CPU = mostCPU
+	return sandbox.Spec{
+		Argv: l.argv, Executable: l.program, WorkspaceRoot: l.root, WorkspaceName: l.server.Workspace, Workspace: l.mode, Protected: l.protected,
+		Toolchains: l.chains, Env: l.server.Environment(), Limits: limits, Egress: egress.Strict, Network: m.network(l, &in.till), Required: m.use.Required,
+		Owner: "mcp/" + l.server.Name + "/" + l.owner.String(),
+		Output: func(stream string, chunk []byte) {
+			if stream == "stderr" {
+				in.stderr.add(chunk)
+				return
+			}
+			_, _ = in.pipe.fill.Write(chunk) // once nobody reads, it is thrown away
+		},
+	}
+}
+
+// mostCPU is the processor time of one instance. A server that was idle is ended long
+// before.
+const mostCPU = 24 * time.Hour
+
+// network is what the program reaches, nil for nothing.
+func (m *Manager) network(l launch, t *till) *egress.Reach {
+	reach, err := l.server.Reach()
+	if err != nil || len(reach.Rules.Allow) == 0 {
+		return nil // a rule that cannot be read lets nothing through
+	}
+	reach.Rules.Gateway = m.use.Gateway
+	reach.Secrets = t.from(l.secrets)
+	return &reach
+}
+
+// dial makes the way to a server that is reached by a URL: to its host alone, without
+// redirects.
+func (m *Manager) dial(in *instance, l launch) (*mcp.StreamableClientTransport, error) {
+	u, target, err := l.server.Target()
+	if err != nil {
+		return nil, err
+	}
+	allowed, err := egress.ParseRule(target.String())
+	if err != nil {
+		return nil, err
+	}
+	if in.exchange == nil {
+		in.connections = egress.NewConnectionLog(time.Now())
+		in.exchange = secret.New("", in.till.from(l.shown()))
+	}
+	dialer := &egress.Dialer{
+		Rules: egress.Rules{Allow: []egress.Rule{allowed}, Deny: m.use.Denied, Gateway: m.use.Gateway}, Log: in.connections, Resolver: m.use.Resolver, Interfaces: m.use.Interfaces,
+	}
+	plain := &http.Transport{
+		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: m.use.Roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+		MaxResponseHeaderBytes: 64 << 10, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 4,
+	}
+	return &mcp.StreamableClientTransport{
+		Endpoint: u.String(),
+		HTTPClient: &http.Client{
+			Transport: overheard{addressed{secret.Transport{Next: measured{lingering{plain, m.use.LingerTime}}, Secrets: in.exchange}, l.server, l.token, in.exchange}, in},
+			CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+				return reason.Errorf(reason.EgressDenied, "the upstream server %s redirects to %s, and redirects are not followed", l.server.Name, clean(r.URL.Redacted(), 200)).
+					WithRemedy("If that is right, have an operator add the server anew with that URL.")
+			},
+		},
+		// A server may close the stream of a call, and have it taken up again.
+		MaxRetries: mostResumed, DisableStandaloneSSE: true,
+	}, nil
+}
+
+// mostResumed is how often in a row a stream is taken up again of which nothing comes.
+const mostResumed = 2
+
+// addressed adds the headers of a server, with the placeholders of its secrets.
+type addressed struct {
+	next     http.RoundTripper
+	server   declared.Server
+	token    []egress.Secret
+	exchange *secret.Exchange
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a addressed) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := r.Context(), context.CancelFunc(nil)
+	if r.Method == http.MethodDelete { // the end of a session, which nobody waits for
+		ctx, cancel = context.WithTimeout(ctx, graceTime)
+		defer cancel()
+	}
+	r = r.Clone(ctx)
+	r.Header.Set("User-Agent", "palyra")
+	for _, h := range a.server.Headers {
+		value := a.exchange.Placeholder(h.Secret)
+		if h.Scheme != "" {
+			value = h.Scheme + " " + value
+		}
+		r.Header.Set(h.Name, value)
+	}
+	for _, t := range a.token {
+		r.Header.Set(t.Header, "Bearer "+a.exchange.Placeholder(t.Name))
+	}
+	response, err := a.next.RoundTrip(r)
+	if err == nil && len(a.token) > 0 && response.StatusCode == http.StatusUnauthorized {
+		_ = response.Body.Close()
+		return nil, oauth.Rejected(a.server)
+	}
+	return response, err
+}
+
+// measured bounds what one answer may be.
+type measured struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (m measured) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := m.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	most := int64(mostMessage)
+	if response.Header.Get("Content-Type") != "application/json" {
+		most = mostStream
+	}
+	response.Body = &bounding{response.Body, most}
+	return response, nil
+}
+
+// mostStream is the most of a stream of messages over HTTP.
+const mostStream = 16 << 20
+
+// bounding is a body that fails when it is too long.
+type bounding struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *bounding) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, reason.Errorf(reason.UpstreamUnavailable, "an answer of the upstream server is too large: nothing of it is taken")
+	}
+	return n, err
+}

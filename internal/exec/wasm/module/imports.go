@@ -1,0 +1,63 @@
+package module
+
+import (
+	"palyra/internal/core/reason"
+)
+
+// Functions are what a guest may import, by module and name. Whether it gets anything by
+// them is another matter: each is there, and answers.
+var Functions = map[string]map[string]FuncType{
+	// All of preview 1, which programs link whether they use it or not.
+	// Source: WASI preview 1, witx/wasi_snapshot_preview1.witx.
+	WASI: {
+		"args_get": {"ii", "i"}, "args_sizes_get": {"ii", "i"},
+		"environ_get": {"ii", "i"}, "environ_sizes_get": {"ii", "i"},
+		"clock_res_get": {"ii", "i"}, "clock_time_get": {"iIi", "i"},
+		"fd_advise": {"iIIi", "i"}, "fd_allocate": {"iII", "i"}, "fd_close": {"i", "i"}, "fd_datasync": {"i", "i"},
+		"fd_fdstat_get": {"ii", "i"}, "fd_fdstat_set_flags": {"ii", "i"}, "fd_fdstat_set_rights": {"iII", "i"},
+		"fd_filestat_get": {"ii", "i"}, "fd_filestat_set_size": {"iI", "i"}, "fd_filestat_set_times": {"iIIi", "i"},
+		"fd_pread": {"iiiIi", "i"}, "fd_prestat_get": {"ii", "i"}, "fd_prestat_dir_name": {"iii", "i"}, "fd_pwrite": {"iiiIi", "i"},
+		"fd_read": {"iiii", "i"}, "fd_readdir": {"iiiIi", "i"}, "fd_renumber": {"ii", "i"}, "fd_seek": {"iIii", "i"},
+		"fd_sync": {"i", "i"}, "fd_tell": {"ii", "i"}, "fd_write": {"iiii", "i"},
+		"path_create_directory": {"iii", "i"}, "path_filestat_get": {"iiiii", "i"}, "path_filestat_set_times": {"iiiiIIi", "i"},
+		"path_link": {"iiiiiii", "i"}, "path_open": {"iiiiiIIii", "i"}, "path_readlink": {"iiiiii", "i"},
+		"path_remove_directory": {"iii", "i"}, "path_rename": {"iiiiii", "i"}, "path_symlink": {"iiiii", "i"}, "path_unlink_file": {"iii", "i"},
+		"poll_oneoff": {"iiii", "i"}, "proc_exit": {"i", ""}, "proc_raise": {"i", "i"}, "sched_yield": {"", "i"}, "random_get": {"ii", "i"},
+		"sock_accept": {"iii", "i"}, "sock_recv": {"iiiiii", "i"}, "sock_send": {"iiiii", "i"}, "sock_shutdown": {"ii", "i"},
+	},
+	// The interface of handles; docs/format/skill.md has each of them.
+	Capabilities: {
+		"grant_open": {"iii", "i"}, "grant_count": {"i", "i"}, "grant_at": {"ii", "i"}, "grant_name": {"i", "i"},
+		"http_request": {"iii", "i"}, "secret_read": {"i", "i"}, "channel_send": {"iii", "i"},
+		"storage_get": {"iii", "i"}, "storage_put": {"iiiii", "i"}, "storage_delete": {"iii", "i"}, "storage_list": {"iii", "i"},
+		"result_read": {"ii", "i"}, "log": {"iii", ""}, "now": {"", "I"}, "random": {"ii", "i"},
+	},
+}
+
+// checkImport refuses what is not there, and what has another type than the module thinks.
+func (p *parser) checkImport(from, name string, is FuncType) {
+	wants, there := Functions[from][name]
+	switch {
+	case !there:
+		p.in.fail(reason.Errorf(reason.InvalidInput, "the module imports %q from %s, which has no such function", name, from).
+			WithRemedy("Leave out what needs it, or build with a tool that knows this version of the interface."))
+	case wants != is:
+		p.in.fail(reason.Errorf(reason.InvalidInput, "the module imports %q from %s as %s; it is %s", name, from, is, wants))
+	}
+}
+
+// String is a type as text writes it, "(i32, i64) -> i32".
+func (t FuncType) String() string {
+	words := map[rune]string{'i': "i32", 'I': "i64", 'f': "f32", 'F': "f64", 'v': "v128", 'r': "funcref", 'x': "externref"}
+	list := func(letters string) string {
+		text := "("
+		for n, letter := range letters {
+			if n > 0 {
+				text += ", "
+			}
+			text += words[letter]
+		}
+		return text + ")"
+	}
+	return list(t.Params) + " -> " + list(t.Results)
+}

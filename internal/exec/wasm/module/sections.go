@@ -1,0 +1,424 @@
+package module
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"palyra/internal/core/reason"
+)
+
+// The sections, by their ids.
+const (
+	custom = iota
+	typeSection
+	importSection
+	functionSection
+	tableSection
+	memorySection
+	globalSection
+	exportSection
+	startSection
+	elementSection
+	codeSection
+	dataSection
+	dataCountSection
+	tagSection
+)
+
+// order is the order in which sections have to stand.
+var order = []byte{
+	typeSection, importSection, functionSection, tableSection, memorySection, globalSection, exportSection,
+	startSection, elementSection, dataCountSection, codeSection, dataSection,
+}
+
+func (p *parser) run() error {
+	in := &p.in
+	p.dataCount, p.exported = -1, map[string]bool{}
+	p.header()
+	last := -1
+	for in.more() {
+		id, size := in.byte(), in.u32()
+		if in.err == nil && uint64(size) > uint64(len(in.data)-in.at) {
+			in.malformed("a section of %d bytes does not fit", size)
+		}
+		if in.err != nil {
+			break
+		}
+		place := slices.Index(order, id)
+		switch {
+		case id == custom:
+			p.out.CustomBytes += int(size)
+		case id == tagSection:
+			in.refused("exceptions")
+		case place < 0:
+			in.malformed("there is no section %d", id)
+		case place <= last:
+			in.malformed("section %d stands at the wrong place, or twice", id)
+		default:
+			last = place
+		}
+		p.section(id, in.at+int(size))
+	}
+	p.complete()
+	return in.err
+}
+
+func (p *parser) header() {
+	in := &p.in
+	head := in.bytes(8)
+	if in.err != nil {
+		return
+	}
+	defer func(end int) { in.at = end }(in.at)
+	in.at = 0 // where what is wrong begins
+	switch version := binary.LittleEndian.Uint32(head[4:]); {
+	case string(head[:4]) != "\x00asm":
+		in.malformed("it does not begin as a module does; text (.wat) has to be compiled first")
+	case version == 0x1000d:
+		in.refused("the component model")
+	case version != 1:
+		in.malformed("version %d is unknown", version)
+	}
+}
+
+// section reads one section that ends at end.
+func (p *parser) section(id byte, end int) {
+	in := &p.in
+	if in.err != nil {
+		return
+	}
+	in.end = end
+	switch id {
+	case typeSection:
+		p.readTypes()
+	case importSection:
+		p.readImports()
+	case functionSection:
+		p.readFunctions()
+	case tableSection:
+		p.readTables()
+	case memorySection:
+		p.readMemories()
+	case globalSection:
+		p.readGlobals()
+	case exportSection:
+		p.readExports()
+	case startSection:
+		p.readStart()
+	case elementSection:
+		p.readElements()
+	case dataCountSection:
+		p.readDataCount()
+	case codeSection:
+		p.readCode()
+	case dataSection:
+		p.readData()
+	case custom:
+		in.name()
+		in.at = max(in.at, end)
+	}
+	if in.err == nil && in.at != end {
+		in.malformed("a section has %d bytes more than its entries", end-in.at)
+	}
+	in.end = 0
+}
+
+// complete checks what only the whole module shows.
+func (p *parser) complete() {
+	in := &p.in
+	if in.err != nil {
+		return
+	}
+	if own := len(p.functions) - p.imported; own != p.bodies {
+		in.malformed("%d functions are declared, and %d have a body", own, p.bodies)
+	}
+	if p.dataCount >= 0 && p.dataCount != p.data {
+		in.malformed("%d data segments are promised, and %d are there", p.dataCount, p.data)
+	}
+	if p.memories > 0 && !p.memoryExported {
+		in.fail(reason.Errorf(reason.InvalidInput, "the module does not export its memory as \"memory\", so that nothing could be given to it").
+			WithRemedy("Export it; compilers for wasip1 do."))
+	}
+	p.out.Memory, p.out.Functions = p.memories > 0, len(p.functions)-p.imported
+	p.kind()
+}
+
+// kind finds how the module is spoken to.
+func (p *parser) kind() {
+	start, command := p.out.Exports["_start"]
+	alloc, hasAlloc := p.out.Exports["palyra_alloc"]
+	run, hasRun := p.out.Exports["run"]
+	switch {
+	case p.in.err != nil:
+	case command && start == (FuncType{}) && p.out.Memory:
+		p.out.Kind = Command
+	case hasAlloc && hasRun && alloc == (FuncType{"i", "i"}) && run == (FuncType{"ii", "I"}) && p.out.Memory:
+		p.out.Kind = ABI
+	default:
+		p.in.fail(reason.Errorf(reason.InvalidInput, "the module is neither a command of wasip1 (it would export memory and _start) nor of the palyra ABI (memory, palyra_alloc(i32) -> i32 and run(i32, i32) -> i64)").
+			WithRemedy("Build a program for wasip1, for instance with `GOOS=wasip1 GOARCH=wasm go build`; not a library or reactor."))
+	}
+}
+
+func (p *parser) readTypes() {
+	in := &p.in
+	for range in.count("types", p.limits.Types) {
+		switch form := in.byte(); {
+		case in.err != nil:
+		case form == 0x50 || form == 0x4f || form == 0x4e || form == 0x5f || form == 0x5e:
+			in.refused("garbage-collected types")
+		case form != 0x60:
+			in.malformed("there is no form of type %#x", form)
+		}
+		t := FuncType{Params: p.valueTypes(), Results: p.valueTypes()}
+		if len(t.Results) > 1 && !p.limits.MultiValue {
+			in.refused("several results of a function (multi-value)")
+		}
+		p.types = append(p.types, t)
+	}
+}
+
+// maxValues bounds the parameters and the results of a type, as engines do.
+const maxValues = 1000
+
+func (p *parser) valueTypes() string {
+	var b strings.Builder
+	for range p.in.count("parameters or results of one type", maxValues) {
+		b.WriteByte(p.valueType())
+	}
+	return b.String()
+}
+
+// valueType reads the type of a value, and returns its letter.
+func (p *parser) valueType() byte {
+	in := &p.in
+	switch t := in.byte(); {
+	case in.err != nil:
+	case t == 0x7f:
+		return 'i'
+	case t == 0x7e:
+		return 'I'
+	case t == 0x7d:
+		return 'f'
+	case t == 0x7c:
+		return 'F'
+	case t == 0x70:
+		return 'r'
+	case t == 0x6f:
+		return 'x'
+	case t == 0x7b && p.limits.SIMD:
+		return 'v'
+	case t == 0x7b:
+		in.refused("SIMD")
+	case t == 0x63 || t == 0x64 || t >= 0x6a && t <= 0x6e || t >= 0x71 && t <= 0x74:
+		in.refused("types of references other than to functions and to the host")
+	case t == 0x69 || t == 0x68:
+		in.refused("exceptions or continuations")
+	default:
+		in.malformed("there is no type %#x of a value", t)
+	}
+	return '?'
+}
+
+func (p *parser) reference() {
+	if t := p.valueType(); p.in.err == nil && t != 'r' && t != 'x' {
+		p.in.malformed("a table of something else than references")
+	}
+}
+
+func (p *parser) readImports() {
+	in := &p.in
+	for range in.count("imports", p.limits.Imports) {
+		from, name := in.name(), in.name()
+		kind := in.byte()
+		if in.err != nil {
+			return
+		}
+		if from != WASI && from != Capabilities {
+			in.fail(reason.Errorf(reason.InvalidInput, "the module imports %q from %q; only %s and %s are there", name, from, WASI, Capabilities).
+				WithRemedy("Leave out what needs it, or build for wasip1."))
+		}
+		if kind != 0 {
+			in.fail(reason.Errorf(reason.InvalidInput, "the module imports %q from %q, which is no function; a guest has a memory of its own and gets functions alone", name, from))
+		}
+		t := in.index("type", len(p.types))
+		if in.err != nil {
+			return
+		}
+		p.checkImport(from, name, p.types[t])
+		p.functions = append(p.functions, p.types[t])
+		p.out.Imports = append(p.out.Imports, Import{Module: from, Name: name, Type: p.types[t]})
+	}
+	p.imported = len(p.functions)
+}
+
+func (p *parser) readFunctions() {
+	for range p.in.count("functions", p.limits.Functions-p.imported) {
+		t := p.in.index("type", len(p.types))
+		if p.in.err != nil {
+			return
+		}
+		p.functions = append(p.functions, p.types[t])
+	}
+}
+
+// sizes reads the initial and the largest size of a table or a memory.
+func (p *parser) sizes(what string, most uint64) uint64 {
+	in := &p.in
+	flags := in.byte()
+	switch {
+	case in.err != nil:
+	case flags&^0x0f != 0:
+		in.malformed("there are no limits of form %#x", flags)
+	case flags&4 != 0:
+		in.refused("a 64-bit " + what + " (memory64)")
+	case flags&2 != 0:
+		in.refused("a shared " + what + " (threads)")
+	case flags&8 != 0:
+		in.refused("custom page sizes")
+	}
+	initial := uint64(in.u32())
+	if flags&1 != 0 {
+		if largest := uint64(in.u32()); in.err == nil && largest < initial {
+			in.malformed("a %s begins larger than it may become", what)
+		}
+	}
+	if in.err == nil && initial > most {
+		in.tooMany("elements or pages in the initial "+what, initial, most)
+	}
+	return initial
+}
+
+func (p *parser) readTables() {
+	in := &p.in
+	for range in.count("tables", p.limits.Tables) {
+		if in.more() && in.data[in.at] == 0x40 {
+			in.refused("tables with an initial value (function references)")
+		}
+		p.reference()
+		p.sizes("table", p.limits.TableElements)
+		p.tables++
+	}
+}
+
+func (p *parser) readMemories() {
+	in := &p.in
+	n := in.u32()
+	if in.err == nil && n > 1 {
+		in.refused("several memories")
+	}
+	if n == 1 {
+		p.out.MemoryPages = p.sizes("memory", p.limits.MemoryPages)
+		p.memories = 1
+	}
+}
+
+func (p *parser) readGlobals() {
+	in := &p.in
+	for range in.count("globals", p.limits.Globals) {
+		p.valueType()
+		if mutable := in.byte(); in.err == nil && mutable > 1 {
+			in.malformed("a global is neither constant nor variable")
+		}
+		p.constant()
+		p.globals++
+	}
+}
+
+func (p *parser) readExports() {
+	in := &p.in
+	for range in.count("exports", p.limits.Exports) {
+		name, kind := in.name(), in.byte()
+		if in.err != nil {
+			return
+		}
+		if p.exported[name] {
+			in.malformed("%q is exported twice", name)
+		}
+		p.exported[name] = true
+		switch kind {
+		case 0:
+			if at := in.index("function", len(p.functions)); in.err == nil {
+				p.out.Exports[name] = p.functions[at]
+			}
+		case 1:
+			in.index("table", p.tables)
+		case 2:
+			in.index("memory", p.memories)
+			p.memoryExported = p.memoryExported || name == "memory"
+		case 3:
+			in.index("global", p.globals)
+		case 4:
+			in.refused("exceptions")
+		default:
+			in.malformed("there is no kind %d of export", kind)
+		}
+	}
+}
+
+func (p *parser) readStart() {
+	at := p.in.index("function", len(p.functions))
+	if p.in.err == nil && p.functions[at] != (FuncType{}) {
+		p.in.malformed("the start function has parameters or results")
+	}
+}
+
+// readElements reads what tables are filled with. Bit 0 of the flags is a segment that is
+// passive or declared, bit 1 one with an explicit table (or declared), bit 2 one of
+// expressions in place of function indices.
+func (p *parser) readElements() {
+	in := &p.in
+	for range in.count("element segments", p.limits.Elements) {
+		flags := in.u32()
+		if in.err == nil && flags > 7 {
+			in.malformed("there is no element segment of form %d", flags)
+		}
+		if flags&1 == 0 {
+			if flags&2 != 0 {
+				in.index("table", p.tables)
+			} else if in.err == nil && p.tables == 0 {
+				in.malformed("a table is filled, and there is none")
+			}
+			p.constant()
+		}
+		expressions := flags&4 != 0
+		if flags&3 != 0 {
+			if expressions {
+				p.reference()
+			} else if kind := in.byte(); in.err == nil && kind != 0 {
+				in.malformed("there is no kind %d of element", kind)
+			}
+		}
+		for range in.count("elements of one segment", int(min(p.limits.TableElements, uint64(len(in.data))))) {
+			if expressions {
+				p.constant()
+			} else {
+				in.index("function", len(p.functions))
+			}
+		}
+	}
+}
+
+func (p *parser) readDataCount() { p.dataCount = int(p.in.u32()) }
+
+func (p *parser) readData() {
+	in := &p.in
+	for range in.count("data segments", p.limits.Data) {
+		flags := in.u32()
+		if in.err == nil && flags > 2 {
+			in.malformed("there is no data segment of form %d", flags)
+		}
+		if flags == 2 {
+			in.index("memory", p.memories)
+		}
+		if flags != 1 {
+			if in.err == nil && p.memories == 0 {
+				in.malformed("a memory is filled, and there is none")
+			}
+			p.constant()
+		}
+		p.out.DataBytes += len(in.bytes(in.u32()))
+		p.data++
+	}
+}

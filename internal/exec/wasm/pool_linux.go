@@ -1,0 +1,242 @@
+package wasm
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox/jail"
+	"palyra/internal/exec/wasm/guest"
+	"palyra/internal/exec/wasm/wire"
+)
+
+// take takes an idle worker that is the right one, nil where there is none.
+func (r *Runner) take(right func(*worker) bool) *worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := len(r.idle) - 1; i >= 0; i-- {
+		w := r.idle[i]
+		if !right(w) || !w.alive() {
+			continue
+		}
+		r.idle = slices.Delete(r.idle, i, i+1)
+		return w
+	}
+	return nil
+}
+
+// room reports whether a worker may use what a call may.
+func (w *worker) room(l guest.Limits) bool {
+	return w.may.memory >= l.MemoryBytes+workerMemory && w.may.cpu >= workerTime(l)
+}
+
+// ready starts workers that stand ready for whoever comes first: starting one is most of
+// what a call takes that no idle worker is for. They have run nothing, and are of nobody
+// until then. Nobody waits for it, and nobody is told when it fails: the next call that
+// needs a worker is.
+func (r *Runner) ready() {
+	if r.use.Limits == (guest.Limits{}) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	there := r.starting
+	for _, w := range r.idle {
+		if w.owner == "" {
+			there++
+		}
+	}
+	for ; there < spares && !r.closed; there++ {
+		r.starting++
+		r.processes.Go(func() {
+			w, err := r.launch(context.Background(), running("", r.use.Limits))
+			r.mu.Lock()
+			r.starting--
+			r.mu.Unlock()
+			if err == nil {
+				r.keep(w)
+			}
+		})
+	}
+}
+
+// keep puts a worker aside for its principal's next call; the longest idle one makes room.
+func (r *Runner) keep(w *worker) {
+	r.mu.Lock()
+	w.idle = time.Now()
+	r.idle = append(r.idle, w)
+	var end []*worker
+	if r.closed {
+		end, r.idle = r.idle, nil
+	} else if len(r.idle) > r.use.Workers+spares {
+		end, r.idle = r.idle[:1:1], slices.Clone(r.idle[1:])
+	}
+	if r.sweeper == nil && !r.closed {
+		r.sweeper = time.AfterFunc(idleTime, r.sweep)
+	}
+	r.mu.Unlock()
+	for _, w := range end {
+		r.processes.Go(w.kill) // the caller has its result, and need not wait
+	}
+}
+
+// sweep ends the workers that nobody needed for a while.
+func (r *Runner) sweep() {
+	r.mu.Lock()
+	var end []*worker
+	r.idle = slices.DeleteFunc(r.idle, func(w *worker) bool {
+		old := time.Since(w.idle) >= idleTime || !w.alive()
+		if old {
+			end = append(end, w)
+		}
+		return old
+	})
+	r.sweeper = nil
+	if len(r.idle) > 0 && !r.closed {
+		r.sweeper = time.AfterFunc(idleTime, r.sweep)
+	}
+	r.mu.Unlock()
+	for _, w := range end {
+		w.kill()
+	}
+}
+
+// Prepare compiles a module, so that no call has to wait for it. A module that was compiled
+// already takes nothing.
+func (r *Runner) Prepare(ctx context.Context, m guest.Module) error {
+	_, err := r.code(ctx, m, r.nameOf(m))
+	if err == nil {
+		r.ready()
+	}
+	return err
+}
+
+// code returns a module's compiled code, from memory, from the directory, or from a
+// worker that compiles it. Whoever comes meanwhile waits for the one that does, and
+// nobody's leaving ends the work of the others.
+func (r *Runner) code(ctx context.Context, m guest.Module, name codeName) (*os.File, error) {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil, reason.Errorf(reason.Cancelled, "palyrad is ending")
+	}
+	c, there := r.compiled[name]
+	if !there {
+		c = &compiling{done: make(chan struct{})}
+		r.compiled[name] = c
+		r.dropOne(name)
+		r.processes.Go(func() {
+			defer close(c.done)
+			making, stop := context.WithCancel(context.WithoutCancel(ctx))
+			defer stop()
+			go func() {
+				select {
+				case <-r.closing:
+					stop()
+				case <-making.Done():
+				}
+			}()
+			// What the module itself is to blame for is not tried again while it is remembered.
+			if c.file, c.err = r.make(making, m, name); c.err != nil && reason.Of(c.err) != reason.InvalidInput {
+				r.forget(name)
+			}
+		})
+	}
+	r.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.file, c.err
+	case <-ctx.Done():
+		return nil, left(ctx)
+	}
+}
+
+// left is the error of a call whose caller did not wait for it.
+func left(ctx context.Context) error {
+	return reason.Errorf(reason.Cancelled, "the call was cancelled before its guest ran").WithCause(context.Cause(ctx))
+}
+
+// dropOne forgets a code when there are too many; which one does not matter much, since
+// it is read again from the directory. The caller holds r.mu.
+func (r *Runner) dropOne(but codeName) {
+	if len(r.compiled) <= keptCodes {
+		return
+	}
+	for name, c := range r.compiled {
+		select {
+		case <-c.done:
+			if name != but {
+				delete(r.compiled, name) // its file is closed by the collector
+				return
+			}
+		default:
+		}
+	}
+}
+
+// forget lets a module be compiled anew.
+func (r *Runner) forget(name codeName) {
+	r.mu.Lock()
+	delete(r.compiled, name)
+	r.mu.Unlock()
+	if err := r.codes.remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.use.Log.Warn("compiled code cannot be removed", slog.String("error", err.Error()))
+	}
+}
+
+func (r *Runner) make(ctx context.Context, m guest.Module, name codeName) (*os.File, error) {
+	file, err := r.codes.read(name)
+	if file != nil {
+		return file, nil
+	}
+	if err != nil {
+		r.use.Log.WarnContext(ctx, "compiled code is not used, and made anew", slog.String("file", r.codes.path(name)), slog.String("error", err.Error()))
+	}
+	code, err := r.compile(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.codes.write(name, code); err != nil {
+		r.use.Log.WarnContext(ctx, "compiled code is not kept", slog.String("error", err.Error()))
+	}
+	return jail.DataFile("wasm-code", code)
+}
+
+// compileTime is how long compiling one module may take.
+const compileTime = 5 * time.Minute
+
+// compile makes a worker of its own for one module: nothing that it did to the worker
+// outlives it.
+func (r *Runner) compile(ctx context.Context, m guest.Module) ([]byte, error) {
+	select {
+	case r.compiles <- struct{}{}:
+		defer func() { <-r.compiles }()
+	case <-ctx.Done():
+		return nil, left(ctx)
+	}
+	w, err := r.launch(ctx, job{word: "compile", owner: "(compile)", memory: compileMemory, space: compileSpace, cpu: compileTime})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.write(wire.Compile, m.Features, m.Bytes); err != nil {
+		return nil, w.lost("it did not take the module", err)
+	}
+	f, err := w.read(ctx, wire.MaxBody, compileTime)
+	if err != nil {
+		return nil, w.lost("it did not compile the module", err)
+	}
+	if trouble, err := wire.As[wire.Trouble](f, wire.Failed); err == nil {
+		w.kill()
+		return nil, reason.Errorf(reason.InvalidInput, "the module is not valid: %s", firstLine(trouble.Problem)).
+			WithRemedy("Build it anew; its structure is that of a module, and its code is not.")
+	}
+	if _, err := wire.As[wire.Trouble](f, wire.Compiled); err != nil {
+		return nil, w.lost("it did not compile the module", err)
+	}
+	w.kill()
+	return f.Body, nil
+}

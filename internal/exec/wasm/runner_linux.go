@@ -1,0 +1,352 @@
+package wasm
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/egress"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/wasm/guest"
+	"palyra/internal/exec/wasm/module"
+	"palyra/internal/exec/wasm/wire"
+)
+
+// Bounds of the pool.
+const (
+	// defaultWorkers is how many workers run at once. As many wait for their principals'
+	// next calls, for at most idleTime: fewer, and calls that come together would start new
+	// ones each time.
+	defaultWorkers = 16
+	idleTime       = time.Minute
+	// spares is how many stand ready for whoever comes, for at most idleTime after the last
+	// call that needed one.
+	spares = 2
+	// compilers is how many compile at once: each may take compileMemory.
+	compilers = 2
+	// keptCodes is how many compiled modules are held in memory.
+	keptCodes = 64
+)
+
+// Runner runs guests. It is safe for use by many goroutines.
+type Runner struct {
+	use     Config
+	program sandbox.Program
+	codes   codes
+	empty   string
+	// toolchains show the program inside, where it is none of the system's.
+	toolchains []sandbox.Toolchain
+	// slots bound the calls in progress, compiles the modules that are being compiled.
+	slots, compiles chan struct{}
+	// closing is closed by Close, which ends what is compiled.
+	closing chan struct{}
+	// processes are the goroutines of workers and of what is compiled.
+	processes sync.WaitGroup
+
+	mu sync.Mutex
+	// idle are the workers that do nothing; those without an owner stand ready for anybody,
+	// and starting counts those that will.
+	idle     []*worker
+	starting int
+	compiled map[codeName]*compiling
+	closed   bool
+	sweeper  *time.Timer
+}
+
+// compiling is one module's code, or its being made. Whoever comes meanwhile waits for it.
+type compiling struct {
+	done chan struct{}
+	file *os.File
+	err  error
+}
+
+// Open returns a Runner. It starts nothing; its errors say what is missing.
+func Open(c Config) (*Runner, error) {
+	if c.Sandbox == nil {
+		return nil, unavailable("there is no Tier C on this machine, in which the WASM worker runs")
+	}
+	if c.Workers == 0 {
+		c.Workers = defaultWorkers
+	}
+	program, err := sandbox.ResolveExecutable(c.Worker, nil)
+	if err != nil {
+		return nil, unavailable("the WASM worker %s cannot be used", c.Worker).WithCause(err)
+	}
+	r := &Runner{use: c, program: program, empty: filepath.Join(c.Dir, "empty"), slots: make(chan struct{}, c.Workers), compiles: make(chan struct{}, compilers), closing: make(chan struct{}), compiled: map[codeName]*compiling{}}
+	r.codes.dir = filepath.Join(c.Dir, "code")
+	for _, dir := range []string{c.Dir, r.empty, r.codes.dir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, reason.Errorf(reason.SandboxUnavailable, "the directory of compiled modules cannot be made: %w", err)
+		}
+	}
+	if r.codes.key, err = readKey(filepath.Join(c.Dir, "mac.key")); err != nil {
+		return nil, reason.Errorf(reason.SandboxUnavailable, "the key of compiled modules cannot be read: %w", err)
+	}
+	if err := r.show(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// show makes a worker that is not below /usr visible inside: as a copy in a directory
+// that holds nothing else.
+func (r *Runner) show() error {
+	if sandbox.OfSystem(filepath.Dir(r.program.Path)) {
+		return nil
+	}
+	text, err := os.ReadFile(r.program.Path)
+	if err != nil {
+		return unavailable("the WASM worker cannot be read").WithCause(err)
+	}
+	if r.program.SHA256 != fmt.Sprintf("sha256:%x", sha256.Sum256(text)) {
+		return reason.Errorf(reason.BindingMismatch, "the WASM worker changed while palyrad started").WithRemedy("Start palyrad again.")
+	}
+	dir := filepath.Join(r.use.Dir, "program")
+	name := filepath.Join(dir, Worker)
+	if err = os.RemoveAll(dir); err == nil {
+		err = os.Mkdir(dir, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(name, text, 0o755) //nolint:gosec // the sandbox's user runs it
+	}
+	if err != nil {
+		return unavailable("the WASM worker cannot be copied to where its sandbox sees it").WithCause(err)
+	}
+	r.program.Path = name
+	r.toolchains = []sandbox.Toolchain{{Name: Worker, Dirs: []string{dir}}}
+	return nil
+}
+
+// Probe starts a worker and ends it. It returns the worker's engine.
+func (r *Runner) Probe(ctx context.Context) (engine string, err error) {
+	w, err := r.launch(ctx, running("(probe)", guest.Limits{}))
+	if err != nil {
+		return "", err
+	}
+	defer w.kill()
+	return w.engine, nil
+}
+
+// Close ends every worker and forgets what is held in memory.
+func (r *Runner) Close() {
+	r.mu.Lock()
+	if !r.closed {
+		r.closed = true
+		close(r.closing)
+	}
+	idle := r.idle
+	r.idle = nil
+	if r.sweeper != nil {
+		r.sweeper.Stop()
+	}
+	for name, c := range r.compiled {
+		select {
+		case <-c.done:
+			if c.file != nil {
+				_ = c.file.Close()
+			}
+		default: // its file is closed by the collector
+		}
+		delete(r.compiled, name)
+	}
+	r.mu.Unlock()
+	for _, w := range idle {
+		w.kill()
+	}
+	r.processes.Wait()
+}
+
+// running is a worker for calls that may use as much.
+func running(owner string, l guest.Limits) job {
+	return job{word: "run", owner: owner, memory: l.MemoryBytes + workerMemory, space: instanceSpace, cpu: workerTime(l)}
+}
+
+// workerTime is the processor time of a worker over all its calls: it is replaced when they
+// took workerSpan, and the last one may take all of its own.
+func workerTime(l guest.Limits) time.Duration { return workerSpan + max(l.Wall, 0) + 2*grace }
+
+// Run makes one call. The report is there also when the guest did not finish.
+func (r *Runner) Run(ctx context.Context, c guest.Call) (guest.Report, error) {
+	if c.Limits.Wall <= 0 || c.Limits.Output <= 0 || c.Limits.Fuel == 0 {
+		return guest.Report{}, reason.Errorf(reason.Internal, "a guest needs limits")
+	}
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+		return guest.Report{}, left(ctx)
+	}
+	w, err := r.workerFor(ctx, c)
+	if err != nil {
+		return guest.Report{}, err
+	}
+	first := w.span == 0
+	t := talk{worker: w, call: c, report: guest.Report{Started: time.Now()}}
+	err = t.run(ctx)
+	worker := w.underway.Report
+	t.report.Finished, t.report.Backend = time.Now(), w.engine+" in "+worker.Backend
+	t.report.Isolation, t.report.Enforcement = worker.Isolation, worker.Enforcement(egress.Strict)
+	w.span += t.report.Finished.Sub(t.report.Started)
+	if t.over || t.spent || w.span > workerSpan {
+		w.kill()
+	} else {
+		r.keep(w)
+	}
+	if first {
+		r.ready()
+	}
+	return t.report, err
+}
+
+func (r *Runner) nameOf(m guest.Module) codeName {
+	return sha256.Sum256(fmt.Appendf(nil, "%x %s %+v", m.Digest, r.program.SHA256, m.Features))
+}
+
+// loaded is what a worker has loaded: one module, compiled with some features on.
+type loaded struct {
+	module   [sha256.Size]byte
+	features wire.Features
+}
+
+// workerFor returns a worker that has loaded the module for the principal.
+func (r *Runner) workerFor(ctx context.Context, c guest.Call) (*worker, error) {
+	needs := loaded{c.Module.Digest, c.Module.Features}
+	if w := r.take(func(w *worker) bool { return w.owner == c.Owner && w.loaded == needs && w.room(c.Limits) }); w != nil {
+		return w, nil
+	}
+	name := r.nameOf(c.Module)
+	file, err := r.code(ctx, c.Module, name)
+	if err != nil {
+		return nil, err
+	}
+	w := r.take(func(w *worker) bool { return w.owner == "" && w.room(c.Limits) })
+	if w == nil {
+		if w, err = r.launch(ctx, running(c.Owner, c.Limits)); err != nil {
+			return nil, err
+		}
+	}
+	w.owner, w.loaded = c.Owner, needs
+	if err := w.load(ctx, c.Module.Features, file); err != nil {
+		if ctx.Err() == nil {
+			r.forget(name)
+		}
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *worker) load(ctx context.Context, on wire.Features, code *os.File) error {
+	if err := w.pass(wire.Load, on, code); err != nil {
+		return w.lost("it did not load a module", err)
+	}
+	f, err := w.read(ctx, 0, greetingTime)
+	if err != nil {
+		return w.lost("it did not load a module", err)
+	}
+	if trouble, err := wire.As[wire.Trouble](f, wire.Failed); err == nil {
+		w.kill()
+		return reason.Errorf(reason.ToolFailed, "the compiled module does not load: %s", firstLine(trouble.Problem))
+	}
+	if _, err := wire.As[wire.Trouble](f, wire.Loaded); err != nil {
+		return w.lost("it did not load a module", err)
+	}
+	return nil
+}
+
+// talk is one call in progress.
+type talk struct {
+	worker *worker
+	call   guest.Call
+	report guest.Report
+	// over says that the worker is killed or has to be, spent that it must not be used
+	// again.
+	over, spent bool
+}
+
+func (t *talk) run(ctx context.Context) error {
+	l := t.call.Limits
+	order := wire.Order{
+		ABI: t.call.Module.Kind == module.ABI, Tool: t.call.Tool, Fuel: l.Fuel, MemoryBytes: l.MemoryBytes, TableElements: l.TableElements,
+		Output: l.Output, WallMillis: l.Wall.Milliseconds(), Seed: t.call.Seed[:], Clock: t.call.Clock, Random: t.call.Random,
+	}
+	if err := t.worker.write(wire.Call, order, t.call.Input); err != nil {
+		return t.lost(err)
+	}
+	release, err := t.worker.hurry(ctx, l.Wall+grace)
+	if err != nil {
+		return t.lost(err)
+	}
+	defer func() { t.over = !release() || t.over }()
+	for {
+		f, err := t.worker.next(ctx, max(maxQuestion, 2*l.Output))
+		if err != nil {
+			return t.lost(err)
+		}
+		if f.Kind == wire.Done {
+			return t.done(f)
+		}
+		if err := t.answer(ctx, f); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *talk) lost(err error) error {
+	t.over = true
+	return t.worker.lost("it did not finish the call", err)
+}
+
+func (t *talk) done(f wire.Frame) error {
+	end, err := wire.As[wire.End](f, wire.Done)
+	l := t.call.Limits
+	if err == nil && (end.Result < 0 || end.Result > len(f.Body) || end.Result > l.Output || len(f.Body)-end.Result > l.Output || end.Fuel > l.Fuel) {
+		err = errors.New("the end of a call makes no sense")
+	}
+	ended, known := verdict(end, l)
+	if err == nil && !known {
+		err = fmt.Errorf("%q is no outcome", end.Outcome)
+	}
+	if err != nil {
+		return t.lost(err)
+	}
+	t.report.Output, t.report.Log = f.Body[:end.Result:end.Result], f.Body[end.Result:]
+	t.report.Fuel, t.report.MemoryBytes, t.report.Clock, t.report.Random = end.Fuel, end.MemoryBytes, end.Clock, end.Random
+	return ended
+}
+
+// maxQuestion bounds the body of a question: two pieces of 4 MiB.
+const maxQuestion = 8 << 20
+
+// answer puts a question of the guest to the call's host. A question that the interface
+// does not have comes from a worker that was taken over.
+func (t *talk) answer(ctx context.Context, f wire.Frame) error {
+	q, err := wire.As[wire.Question](f, wire.Ask)
+	if err == nil && (q.First < 0 || q.First > len(f.Body) || len(q.Numbers) > 2) {
+		err = errors.New("a question makes no sense")
+	}
+	if _, there := module.Functions[module.Capabilities][q.Function]; err == nil && !there {
+		err = fmt.Errorf("there is no function %q", q.Function)
+	}
+	if err != nil {
+		return t.lost(err)
+	}
+	a := guest.Answer{Value: -1}
+	if t.call.Host != nil {
+		if a, err = t.call.Host.Answer(ctx, q.Function, q.Numbers, f.Body[:q.First], f.Body[q.First:]); err != nil {
+			t.over = true
+			t.worker.kill()
+			return err
+		}
+	}
+	t.spent = t.spent || a.Spent
+	if err := t.worker.write(wire.Answer, wire.Reply{Value: a.Value}, a.Result); err != nil {
+		return t.lost(err)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package wasm
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/wasm/wire"
+)
+
+// broken is a sandbox that starts nothing.
+type broken struct{ sandbox.Runner }
+
+func (broken) Run(context.Context, sandbox.Spec) (sandbox.Report, error) {
+	return sandbox.Report{}, reason.Errorf(reason.SandboxUnavailable, "there are no namespaces")
+}
+
+// TestWorkerThatDoesNotStart: what keeps a worker from starting is said at once, and not
+// when its greeting is overdue.
+func TestWorkerThatDoesNotStart(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), Worker)
+	must.Do(t, os.WriteFile(program, []byte("\x7fELF"), 0o755))
+	r := must.Get(Open(Config{Sandbox: broken{}, Worker: program, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}))(t)
+	defer r.Close()
+	// Half of the time that a greeting may take.
+	ctx, stop := context.WithTimeout(t.Context(), greetingTime/2)
+	defer stop()
+	if _, err := r.Probe(ctx); reason.Of(err) != reason.SandboxUnavailable || ctx.Err() != nil {
+		t.Errorf("the worker did not start: %v", err)
+	}
+}
+
+// TestReadAfterTheEnd: what a worker says once its caller has left is not taken, even if it
+// is there already: from then on no deadline of its line is the one that was set last.
+func TestReadAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	ours, theirs, err := sockets()
+	must.Do(t, err)
+	defer ours.Close()
+	defer theirs.Close()
+	w := &worker{conn: ours, in: bufio.NewReader(ours)}
+	for range 2 {
+		must.Do(t, wire.Write(theirs, wire.Ready, wire.Greeting{Engine: "one"}))
+	}
+	if f, err := w.read(t.Context(), 0, greetingTime); err != nil || f.Kind != wire.Ready {
+		t.Fatalf("a frame that is there: %v %v", f.Kind, err)
+	}
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := w.read(left, 0, greetingTime); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its caller left: %v", err)
+	}
+}

@@ -1,0 +1,50 @@
+package overlay
+
+import (
+	"io"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/core/lazyregexp"
+)
+
+// gitNames finds the settings of a git configuration that name what git runs or
+// obeys: core.hooksPath, core.fsmonitor, core.attributesFile, include.path.
+var gitNames = lazyregexp.New(`(?im)^[^#;\n]*?\b(hookspath|fsmonitor|attributesfile|path)[ \t]*=[ \t]*"?([^"#;\n]+)`)
+
+// gitObeys lists the paths of the workspace that the configuration of its own
+// repository names: a hook is one wherever it lies.
+func (v *view) gitObeys(root string) []string {
+	fd, err := open(v.root, ".git/config", readFile, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	text, err := io.ReadAll(io.LimitReader(reader(fd), maxSmall))
+	if err != nil {
+		return nil
+	}
+	var paths []string
+	for _, m := range gitNames.FindAllStringSubmatch(string(text), -1) {
+		name := strings.TrimPrefix(strings.TrimSpace(m[2]), root+"/")
+		if strings.EqualFold(m[1], "path") && !path.IsAbs(name) {
+			name = path.Join(".git", name)
+		}
+		if name = path.Clean(name); name != "." && filepath.IsLocal(name) {
+			paths = append(paths, name)
+		}
+	}
+	return paths
+}
+
+// leadsGit reports whether a change is of what git's configuration names, or
+// below it, or is a link on the way there.
+func (v *view) leadsGit(c *Change) bool {
+	return slices.ContainsFunc(v.obeyed, func(named string) bool {
+		return strings.HasPrefix(c.Path+"/", named+"/") || c.Is.Type == Symlink && strings.HasPrefix(named, c.Path+"/")
+	})
+}

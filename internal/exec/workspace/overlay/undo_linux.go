@@ -1,0 +1,261 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/core/reason"
+)
+
+// finish tidies up after a change set that is in place: what it replaced goes,
+// directories get their modes, and the change set that it took back is marked.
+func (h History) finish(root int, m *manifest) error {
+	low, err := open(root, ".", readDir, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(low)
+	t := &transaction{dirs: dirCache{root: low, fd: -1}, replacements: m.Replacements}
+	defer t.dirs.close()
+	var failed []error
+	for i := range t.replacements {
+		failed = append(failed, t.removeOld(&t.replacements[i]))
+	}
+	for i := range t.replacements {
+		if r := &t.replacements[i]; r.modeOnly() && !r.widens() {
+			failed = append(failed, t.setMode(r, r.WasMode, r.IsMode))
+		}
+	}
+	if m.Undoes != "" {
+		failed = append(failed, h.mark(m.Workspace, m.Undoes, RecordUndone))
+	}
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	return h.mark(m.Workspace, m.ID, RecordCommitted)
+}
+
+func (h History) mark(workspace, id string, s RecordState) error {
+	dir, err := h.dir(workspace, id)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil // dropped meanwhile
+	}
+	return setState(dir, s)
+}
+
+// removeOld removes what was replaced.
+func (t *transaction) removeOld(r *replacement) error {
+	if r.modeOnly() || r.Was == None {
+		return nil
+	}
+	dir, _, err := t.locate(r)
+	if err != nil {
+		return err
+	}
+	st, err := statAt(dir, r.Temp)
+	if missing(err) || err == nil && !r.Old.is(st, err) {
+		return nil
+	}
+	return failure("removing", r.Temp, removeTree(dir, r.Temp))
+}
+
+// Undo takes a committed change set back, all of it or nothing: everything must
+// be as the change set left it, else the error is reason.CommitConflict. root
+// is the canonical path of the workspace. The undoing is a change set of its
+// own, with the id of o, and can be undone.
+func (h History) Undo(ctx context.Context, root, workspace, id string, o Options) (Applied, error) {
+	m, set, err := h.reversal(workspace, id, o.Protected)
+	if err != nil {
+		return Applied{}, err
+	}
+	content, err := h.replaced(m)
+	if err != nil {
+		return Applied{}, err
+	}
+	defer content.Close()
+	lower, err := openRoot(root)
+	if err != nil {
+		return Applied{}, err
+	}
+	defer lower.Close()
+	s := set.summary(o)
+	s.Undoes = id
+	from := func(i int, c *Change) (io.Reader, func(), error) {
+		return io.NewSectionReader(content, m.Offsets[i], c.Is.Size), func() {}, nil
+	}
+	return commit(ctx, lower, set.Changes, from, s, "# takes back "+id+"\n", h)
+}
+
+// Reversal is the change set that would take another one back. Its Diff is empty. Its
+// changes have the classes of those that it takes back and those of what returns, by the
+// operator's patterns of now.
+func (h History) Reversal(workspace, id string, protected []string) (Set, error) {
+	_, set, err := h.reversal(workspace, id, protected)
+	return set, err
+}
+
+func (h History) reversal(workspace, id string, protected []string) (manifest, Set, error) {
+	m, err := h.manifest(workspace, id)
+	if err != nil {
+		return m, Set{}, err
+	}
+	if err := m.refuseUndo(); err != nil {
+		return m, Set{}, err
+	}
+	changes, err := changesOf(m.Entries)
+	if err != nil {
+		return m, Set{}, err
+	}
+	for i := range changes {
+		c := &changes[i]
+		c.Was, c.Is = c.Is, c.Was
+		c.Classes = append(slices.Clone(c.Classes), Returning(c.Path, c.Is, protected)...)
+		slices.Sort(c.Classes)
+		c.Classes = slices.Compact(c.Classes)
+	}
+	set, err := NewSet(workspace, changes)
+	return m, set, err
+}
+
+func (m manifest) refuseUndo() error {
+	switch {
+	case m.State == RecordUndone:
+		return reason.Errorf(reason.AlreadyExists, "change set %s was undone already", quote(m.ID))
+	case m.State != RecordCommitted:
+		return reason.Errorf(reason.CommitConflict, "change set %s is not finished", quote(m.ID)).WithRemedy("Restart the daemon, which finishes it.")
+	case m.Kept < 0:
+		return reason.Errorf(reason.CommitConflict, "change set %s replaced more than is kept, %d bytes", quote(m.ID), int64(keptBytes)).
+			WithRemedy("Restore the files from version control or a backup.")
+	}
+	return nil
+}
+
+// Recover finishes or takes back the commits and undos that a crash interrupted.
+// roots are the canonical paths of the declared workspaces by name; change sets of
+// others are left alone. It must be called before the first commit of a daemon.
+func (h History) Recover(roots map[string]string) ([]Recovered, error) {
+	var done []Recovered
+	var failed []error
+	for workspace, root := range roots {
+		r, err := h.recoverOne(workspace, root)
+		done, failed = append(done, r...), append(failed, err)
+	}
+	return done, errors.Join(failed...)
+}
+
+func (h History) recoverOne(workspace, root string) ([]Recovered, error) {
+	parent := filepath.Join(h.Dir, workspace)
+	ids, err := os.ReadDir(parent)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, failure("listing the change sets of", workspace, err)
+	}
+	unlock, err := h.lock(workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	lower, err := openRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer lower.Close()
+	var done []Recovered
+	var failed []error
+	for _, e := range ids {
+		if strings.HasPrefix(e.Name(), ".new-") {
+			failed = append(failed, os.RemoveAll(filepath.Join(parent, e.Name())))
+			continue
+		}
+		err := control(lower, func(fd int) error {
+			r, err := h.recover(fd, workspace, e.Name())
+			if r != nil {
+				done = append(done, *r)
+			}
+			return err
+		})
+		failed = append(failed, err)
+	}
+	return done, errors.Join(failed...)
+}
+
+// recover deals with one change set; nil means that it was finished.
+func (h History) recover(root int, workspace, id string) (*Recovered, error) {
+	state, err := h.state(workspace, id)
+	if err != nil || state == RecordCommitted || state == RecordUndone {
+		return nil, err
+	}
+	m, err := h.manifest(workspace, id)
+	if err != nil {
+		return nil, err
+	}
+	if state != recordPreparing {
+		if err := h.read(workspace, id, "prepared.json", &m.Replacements); err != nil {
+			return nil, err
+		}
+	}
+	low, err := open(root, ".", readDir, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(low)
+	t := &transaction{dirs: dirCache{root: low, fd: -1}, replacements: m.Replacements}
+	defer t.dirs.close()
+	back := t.rollback
+	switch state {
+	case recordDecided:
+		if err := t.forward(); err != nil {
+			return nil, err
+		}
+		return &Recovered{workspace, id, true}, h.finish(root, &m)
+	case recordPreparing:
+		back = t.discard
+	}
+	if err := back(); err != nil {
+		return nil, err
+	}
+	dir, err := h.dir(workspace, id)
+	if err == nil {
+		err = os.RemoveAll(dir)
+	}
+	return &Recovered{workspace, id, false}, err
+}
+
+// forward repeats the renames that a loss of power took back after the change
+// set was decided.
+func (t *transaction) forward() error {
+	for i := range t.replacements {
+		r := &t.replacements[i]
+		if r.modeOnly() {
+			continue
+		}
+		dir, base, err := t.locate(r)
+		if err != nil {
+			return err
+		}
+		st, statErr := statAt(dir, r.Temp)
+		again := r.Fresh.untouched(st, statErr)
+		if r.Is == None {
+			st, statErr = statAt(dir, base)
+			again = r.Old.untouched(st, statErr)
+		}
+		if again {
+			if err := t.install(context.Background(), r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

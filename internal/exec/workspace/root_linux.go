@@ -1,0 +1,260 @@
+package workspace
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/core/reason"
+)
+
+// Root is one open workspace. It is safe for concurrent use.
+type Root struct {
+	declaration Declaration
+	dir         *os.File
+}
+
+const (
+	// beneath lets the kernel follow symbolic links that stay below the
+	// directory, and none of the links under /proc that are no names at all.
+	beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
+	// exact follows no link: it is for paths that are resolved already.
+	exact = beneath | unix.RESOLVE_NO_SYMLINKS
+	// raceRetries is how often a look-up is repeated that lost against a
+	// rename (openat2 returns EAGAIN).
+	raceRetries = 64
+)
+
+func openRoot(d Declaration) (*Root, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	fd, err := unix.Openat2(unix.AT_FDCWD, d.Path, &how)
+	if err != nil {
+		return nil, reason.Errorf(reason.WorkspaceScope, "opening workspace %q: %w", d.Name, err).
+			WithRemedy("Check that its directory exists and that no part of the path became a symbolic link; openat2 needs Linux 5.6.")
+	}
+	return &Root{declaration: d, dir: os.NewFile(uintptr(fd), d.Path)}, nil
+}
+
+// Close releases the workspace.
+func (r *Root) Close() error { return r.dir.Close() }
+
+// openat2 opens a path below the workspace and returns a raw descriptor.
+func (r *Root) openat2(name string, flags, mode, resolve uint64) (int, error) {
+	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Mode: mode, Resolve: resolve}
+	conn, err := r.dir.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd, failed := -1, error(nil)
+	err = conn.Control(func(dir uintptr) {
+		for range raceRetries {
+			fd, failed = unix.Openat2(int(dir), name, &how)
+			if !errors.Is(failed, unix.EAGAIN) && !errors.Is(failed, unix.EINTR) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return -1, err
+	}
+	return fd, failed
+}
+
+func (r *Root) openDescriptor(name string, flags, resolve uint64) (*os.File, error) {
+	fd, err := r.openat2(name, flags, 0, resolve)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// has reports whether there is an entry of that name, a symbolic link that
+// leads nowhere included. In doubt there is.
+func (r *Root) has(name string) bool {
+	file, err := r.openDescriptor(name, unix.O_PATH|unix.O_NOFOLLOW, beneath)
+	if err == nil {
+		file.Close()
+	}
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
+}
+
+// Resolve returns the path that name leads to after all symbolic links,
+// relative to the workspace. Elements at the end that do not exist yet are
+// kept as they are.
+func (r *Root) Resolve(name string) (string, error) {
+	if err := checkPath(name); err != nil {
+		return "", err
+	}
+	rest := ""
+	for at := orDot(strings.TrimRight(name, "/")); ; {
+		real, err := r.resolveExisting(at)
+		if err == nil {
+			return path.Join(real, rest), nil
+		}
+		if reason.Of(err) != reason.FileNotFound || at == "." {
+			return "", err
+		}
+		dir, base := path.Split(at)
+		if err := r.refuseDangling(at, base); err != nil {
+			return "", err
+		}
+		rest = path.Join(base, rest)
+		at = orDot(strings.TrimRight(dir, "/"))
+	}
+}
+
+// refuseDangling refuses the missing end of a path when it is "..", which has
+// no meaning below something that does not exist, or a link to nowhere.
+func (r *Root) refuseDangling(at, base string) error {
+	if base == "../.." || base == "." {
+		return reason.Errorf(reason.FileNotFound, "%s does not exist", quote(at))
+	}
+	fd, err := r.openat2(at, unix.O_PATH|unix.O_NOFOLLOW, 0, beneath)
+	if err == nil {
+		unix.Close(fd)
+		return reason.Errorf(reason.WorkspaceScope, "%s is a symbolic link that leads nowhere", quote(at)).
+			WithRemedy("Name the file itself.")
+	}
+	return nil
+}
+
+func (r *Root) resolveExisting(name string) (string, error) {
+	info, err := r.Stat(name)
+	return info.Path, err
+}
+
+// realPath asks the kernel for the name of an open file and proves the answer:
+// the name must lead, without any link, to the same file.
+func (r *Root) realPath(file *os.File, st unix.Stat_t) (string, error) {
+	whole, err := descriptorPath(file)
+	if err != nil {
+		return "", failure("resolving", file.Name(), err)
+	}
+	top, err := descriptorPath(r.dir)
+	if err != nil {
+		return "", failure("resolving", file.Name(), err)
+	}
+	if whole == top {
+		return ".", nil
+	}
+	rel, ok := strings.CutPrefix(whole, strings.TrimSuffix(top, "/")+"/")
+	if !ok {
+		return "", reason.Errorf(reason.WorkspaceScope, "%s leaves the workspace", quote(file.Name()))
+	}
+	proof, err := r.openDescriptor(rel, unix.O_PATH|unix.O_NOFOLLOW, exact)
+	if err != nil {
+		return "", failure("resolving", file.Name(), err)
+	}
+	defer proof.Close()
+	again, err := fstat(proof)
+	if err != nil || !sameFile(&st, &again) {
+		return "", reason.Errorf(reason.WorkspaceScope, "%s changed while it was looked up", quote(file.Name()))
+	}
+	return rel, nil
+}
+
+func descriptorPath(file *os.File) (string, error) {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return "", err
+	}
+	var name string
+	var failed error
+	err = conn.Control(func(fd uintptr) {
+		name, failed = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(fd)))
+	})
+	return name, errors.Join(err, failed)
+}
+
+func (r *Root) readDir(real string) ([]Info, error) {
+	dir, err := r.openDescriptor(real, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, exact)
+	if err != nil {
+		return nil, failure("listing", real, err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(maxEntries + 1)
+	if err != nil && len(names) == 0 && !errors.Is(err, io.EOF) {
+		return nil, failure("listing", real, err)
+	}
+	if len(names) > maxEntries {
+		return nil, reason.Errorf(reason.QuotaExceeded, "%s has more than %d entries", quote(real), maxEntries).
+			WithRemedy("Name a directory below it.")
+	}
+	entries := make([]Info, 0, len(names))
+	for _, name := range names {
+		var st unix.Stat_t
+		if err := statAt(dir, name, &st); err == nil {
+			entries = append(entries, infoOf(join(real, name), &st))
+		}
+	}
+	sortEntries(entries)
+	return entries, nil
+}
+
+func statAt(dir *os.File, name string, st *unix.Stat_t) error {
+	conn, err := dir.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) {
+		failed = unix.Fstatat(int(fd), name, st, unix.AT_SYMLINK_NOFOLLOW)
+	})
+	return errors.Join(err, failed)
+}
+
+func fstat(file *os.File) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return st, err
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) { failed = unix.Fstat(int(fd), &st) })
+	return st, errors.Join(err, failed)
+}
+
+func sameFile(a, b *unix.Stat_t) bool { return a.Dev == b.Dev && a.Ino == b.Ino }
+
+func kindOf(mode uint32) Kind {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return File
+	case unix.S_IFDIR:
+		return Dir
+	case unix.S_IFLNK:
+		return Symlink
+	}
+	return Other
+}
+
+func infoOf(name string, st *unix.Stat_t) Info {
+	return Info{
+		Path: name, Kind: kindOf(st.Mode), Size: st.Size, Mode: fs.FileMode(st.Mode & 0o777),
+		ModTime: time.Unix(st.Mtim.Unix()).UTC(), Links: uint64(st.Nlink),
+		Identity: Identity{Device: uint64(st.Dev), Inode: st.Ino, ChangedAt: st.Ctim.Nano()},
+	}
+}
+
+func orDot(name string) string {
+	if name == "" {
+		return "."
+	}
+	return name
+}
+
+// escapes reports whether an error of openat2(2) means that a path leads out of the
+// directory: EXDEV for that itself, ELOOP for links that must not be followed or
+// form a loop, EAGAIN when concurrent renames kept the kernel from telling.
+func escapes(err error) bool {
+	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EAGAIN)
+}
+
+func isNotDir(err error) bool { return errors.Is(err, unix.ENOTDIR) }

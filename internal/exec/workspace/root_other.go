@@ -1,0 +1,146 @@
+//go:build !linux
+
+package workspace
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"palyra/internal/core/reason"
+)
+
+// Root is one open workspace. It is safe for concurrent use. Paths are
+// resolved by os.Root, which follows links that stay inside.
+type Root struct {
+	declaration Declaration
+	dir         *os.Root
+}
+
+func openRoot(d Declaration) (*Root, error) {
+	dir, err := os.OpenRoot(d.Path)
+	if err != nil {
+		return nil, reason.Errorf(reason.WorkspaceScope, "opening workspace %q: %w", d.Name, err).
+			WithRemedy("Check that its directory exists.")
+	}
+	return &Root{declaration: d, dir: dir}, nil
+}
+
+// Close releases the workspace.
+func (r *Root) Close() error { return r.dir.Close() }
+
+// has reports whether there is an entry of that name, a symbolic link that
+// leads nowhere included. In doubt there is.
+func (r *Root) has(name string) bool {
+	_, err := r.dir.Lstat(filepath.FromSlash(name))
+	return !errors.Is(err, fs.ErrNotExist) && !isNotDir(err)
+}
+
+// maxLinks is how many symbolic links one look-up follows.
+const maxLinks = 40
+
+// Resolve returns the path that name leads to after all symbolic links,
+// relative to the workspace. Elements at the end that do not exist yet are
+// kept as they are.
+func (r *Root) Resolve(name string) (string, error) {
+	if err := checkPath(name); err != nil {
+		return "", err
+	}
+	todo := strings.Split(filepath.ToSlash(name), "/")
+	real, links := ".", 0
+	for len(todo) > 0 {
+		part := todo[0]
+		todo = todo[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "../..":
+			if real == "." {
+				return "", reason.Errorf(reason.WorkspaceScope, "%s leaves the workspace", quote(name))
+			}
+			real = path.Dir(real)
+			continue
+		}
+		next := join(real, part)
+		info, err := r.dir.Lstat(filepath.FromSlash(next))
+		if errors.Is(err, fs.ErrNotExist) {
+			return r.missing(name, next, todo)
+		}
+		if err != nil {
+			return "", failure("resolving", name, err)
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			real = next
+			continue
+		}
+		target, err := r.dir.Readlink(filepath.FromSlash(next))
+		if links++; err != nil || links > maxLinks || filepath.IsAbs(target) || filepath.VolumeName(target) != "" {
+			return "", reason.Errorf(reason.WorkspaceScope, "%s leaves the workspace", quote(name))
+		}
+		todo = append(strings.Split(filepath.ToSlash(target), "/"), todo...)
+	}
+	return real, nil
+}
+
+// missing keeps the end of a path that does not exist yet.
+func (r *Root) missing(name, next string, rest []string) (string, error) {
+	for _, part := range rest {
+		if part == "../.." {
+			return "", reason.Errorf(reason.FileNotFound, "%s does not exist", quote(name))
+		}
+	}
+	return path.Join(append([]string{next}, rest...)...), nil
+}
+
+func (r *Root) readDir(real string) ([]Info, error) {
+	dir, err := r.dir.Open(filepath.FromSlash(real))
+	if err != nil {
+		return nil, failure("listing", real, err)
+	}
+	defer dir.Close()
+	found, err := dir.Readdir(maxEntries + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, failure("listing", real, err)
+	}
+	if len(found) > maxEntries {
+		return nil, reason.Errorf(reason.QuotaExceeded, "%s has more than %d entries", quote(real), maxEntries).
+			WithRemedy("Name a directory below it.")
+	}
+	entries := make([]Info, 0, len(found))
+	for _, info := range found {
+		entries = append(entries, infoOf(join(real, info.Name()), info))
+	}
+	sortEntries(entries)
+	return entries, nil
+}
+
+func kindOf(mode fs.FileMode) Kind {
+	switch {
+	case mode.IsRegular():
+		return File
+	case mode.IsDir():
+		return Dir
+	case mode&fs.ModeSymlink != 0:
+		return Symlink
+	}
+	return Other
+}
+
+func infoOf(name string, info fs.FileInfo) Info {
+	return Info{
+		Path: name, Kind: kindOf(info.Mode()), Size: info.Size(), Mode: info.Mode().Perm(),
+		ModTime: info.ModTime().UTC(), Links: hardLinks(info), Identity: identity(info),
+	}
+}
+
+// escapes recognises how os.Root says that a path leaves; it has no exported
+// error for it.
+func escapes(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "escapes from parent")
+}
+
+func isNotDir(err error) bool { return err != nil && strings.Contains(err.Error(), "not a directory") }

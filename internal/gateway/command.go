@@ -1,0 +1,324 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"palyra/internal/core/config"
+	"palyra/internal/core/progress"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir"
+	"palyra/internal/gateway/presencehost"
+	"palyra/internal/identity"
+	"palyra/internal/surface/api"
+	"palyra/internal/surface/api/check"
+)
+
+// Command is the command line of palyrad: without a subcommand it runs the
+// daemon. Logs go to stderr.
+func Command(stdout, stderr io.Writer) *cobra.Command {
+	s := &settings{flags: make(map[string]*setting)}
+	root := &cobra.Command{
+		Use:           "palyrad",
+		Short:         "The gateway between a model and the machine",
+		Long:          "palyrad decides every tool call with Cedar policy, asks a human where policy says so, runs the call in a sandbox, and leaves a signed record.\n\nWithout a configuration file it runs with safe defaults.",
+		Args:          arguments(cobra.NoArgs),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
+			return runUntilSignal(cmd.Context(), cfg, s.origins, logger(cfg, stderr))
+		}),
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(misused)
+	root.SetUsageFunc(printUsage)
+	configured := []*cobra.Command{operatorCommand(s), membersCommand(s), policyCommand(s), thawCommand(s), keysCommand(s), presenceCommand(s), vaultCommand(s), backupCommand(s), doctorCommand(s)}
+	s.register(root, false)
+	for _, c := range configured {
+		s.register(c, true)
+	}
+	root.AddCommand(configured...)
+	for _, c := range configured {
+		refuseKeys(c)
+	}
+	root.AddCommand(restoreCommand(), sandboxCommand(), versionCommand(), manCommand(), sandboxChildCommand())
+	return root
+}
+
+func presenceCommand(s *settings) *cobra.Command {
+	return presencehost.Command(presencehost.Ways{
+		Reach: func(ctx context.Context, do func(presencehost.Keys) error) error {
+			cfg, err := s.load()
+			if err != nil {
+				return err
+			}
+			return PresenceKeys(ctx, cfg, do)
+		},
+		Arguments: arguments,
+	})
+}
+
+// refuseKeys has c, and every command below it, refuse words that have the form of a
+// well-known key, as RPCs do: what is typed on this host gets into the journal and the
+// members' list by ways that no interceptor sees.
+func refuseKeys(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		refuseKeys(sub)
+	}
+	if c.RunE == nil {
+		return
+	}
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		err := check.Names("an argument", args...)
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if err == nil && f.Changed {
+				err = check.Names("--"+f.Name, f.Value.String())
+			}
+		})
+		if err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+}
+
+// misused is an error in how palyrad was called: exit code 2.
+func misused(cmd *cobra.Command, err error) error {
+	return reason.Errorf(reason.InvalidInput, "%w", err).WithRemedy("See `%s --help`.", cmd.CommandPath())
+}
+
+// arguments makes errors of an argument check those of misused.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return misused(cmd, err)
+		}
+		return nil
+	}
+}
+
+// groupOfFlag is the annotation that holds the heading of a flag.
+const groupOfFlag = "group"
+
+// printUsage prints how a command is called, with the flags of the settings by
+// groups. Below a subcommand, which reads two or three of them, stands where
+// they are.
+func printUsage(cmd *cobra.Command) error {
+	out := cmd.OutOrStderr()
+	var b strings.Builder
+	b.WriteString("Usage:\n")
+	if cmd.Runnable() {
+		fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "  %s [command]\n\nAvailable Commands:\n", cmd.CommandPath())
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				fmt.Fprintf(&b, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+	}
+	for _, g := range flagGroups(cmd) {
+		if g.heading == "" || !cmd.HasParent() {
+			fmt.Fprintf(&b, "\n%s:\n%s", cmp.Or(g.heading, "Flags"), g.flags.FlagUsages())
+		}
+	}
+	if cmd.HasParent() && cmd.Flags().Lookup("config") != nil {
+		fmt.Fprintf(&b, "\nThe settings of %s are flags of this command, too: see %[1]s --help.\n", cmd.Root().Name())
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\nUse \"%s [command] --help\" for more about a command.\n", cmd.CommandPath())
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+type flagGroup struct {
+	heading string
+	flags   *pflag.FlagSet
+}
+
+// flagGroups are all flags of a command by their headings, those without one
+// first.
+func flagGroups(cmd *cobra.Command) []flagGroup {
+	list := []flagGroup{{flags: pflag.NewFlagSet("", pflag.ContinueOnError)}}
+	add := func(f *pflag.Flag) {
+		heading := strings.Join(f.Annotations[groupOfFlag], "")
+		at := slices.IndexFunc(list, func(g flagGroup) bool { return g.heading == heading })
+		if at < 0 {
+			at = len(list)
+			list = append(list, flagGroup{heading, pflag.NewFlagSet("", pflag.ContinueOnError)})
+		}
+		list[at].flags.AddFlag(f)
+	}
+	cmd.LocalFlags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	return list
+}
+
+func runUntilSignal(ctx context.Context, cfg *config.Config, origins config.Origins, log *slog.Logger) error {
+	hangups := make(chan os.Signal, 1)
+	if reloadSignal != nil {
+		signal.Notify(hangups, reloadSignal)
+		defer signal.Stop(hangups)
+	}
+	reload := make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hangups:
+				select {
+				case reload <- struct{}{}:
+				case <-ctx.Done():
+				}
+			}
+		}
+	}()
+	for _, note := range cfg.Notes {
+		log.WarnContext(ctx, "the configuration has an old word", slog.String("note", note))
+	}
+	return Run(ctx, Options{Config: cfg, Origins: origins, Log: log, Reload: reload})
+}
+
+// settings are the flags that override the configuration, of every command that
+// reads it. One that does not must not take them as if it did.
+type settings struct {
+	// origins say where the values of the last load come from.
+	origins    config.Origins
+	path       string
+	flags      map[string]*setting
+	workspaces []string
+}
+
+// setting is a flag that was given, or was not, as the text that package config
+// reads.
+type setting struct {
+	kind, text string
+	given      bool
+}
+
+// Set keeps the text; whether it is right is said with all that is wrong.
+func (s *setting) Set(text string) error {
+	s.text, s.given = text, true
+	return nil
+}
+
+// Type is what stands for the value in a help text.
+func (s *setting) Type() string { return s.kind }
+
+func (s *setting) String() string { return s.text }
+
+// register adds the flags of the settings, also to the commands below if those
+// read the configuration, too.
+func (s *settings) register(c *cobra.Command, below bool) {
+	flags := c.Flags()
+	if below {
+		flags = c.PersistentFlags()
+	}
+	flags.StringVar(&s.path, "config", "", "configuration `FILE` (default: palyra.toml in the usual places)")
+	flags.StringArrayVar(&s.workspaces, "workspace", nil, "declare the workspace `NAME=DIR`; may be repeated")
+	for _, f := range config.Flags() {
+		if s.flags[f.Key] == nil {
+			s.flags[f.Key] = &setting{kind: f.Value}
+		}
+		flags.Var(s.flags[f.Key], f.Name, f.Usage)
+		flags.Lookup(f.Name).Annotations = map[string][]string{groupOfFlag: {f.Group}}
+	}
+}
+
+// loaded is a command that begins with the configuration.
+func (s *settings) loaded(do func(*cobra.Command, *config.Config) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		cfg, err := s.load()
+		if err != nil {
+			return err
+		}
+		return do(cmd, cfg)
+	}
+}
+
+func (s *settings) load() (*config.Config, error) {
+	given := make(map[string]string)
+	for key, f := range s.flags {
+		if f.given {
+			given[key] = f.text
+		}
+	}
+	cfg, origins, err := config.Load(config.LoadOptions{Path: s.path, Flags: given})
+	if err != nil {
+		return nil, reason.Errorf(reason.ConfigInvalid, "%w", err)
+	}
+	s.origins = origins
+	for _, text := range s.workspaces {
+		name, dir, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, reason.Errorf(reason.ConfigInvalid, "--workspace %q: want NAME=DIR", text)
+		}
+		cfg.Workspaces = append(cfg.Workspaces, config.Workspace{Name: name, Path: dir})
+	}
+	return cfg, nil
+}
+
+func logger(cfg *config.Config, w io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.Log.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	if cfg.Log.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// sayWaiting says which question an addition waits for, once there is one: where palyrad
+// runs and changes take two people. It ends when it is stopped.
+func sayWaiting(cmd *cobra.Command, cfg *config.Config) (stop func()) {
+	ctx, cancel := context.WithCancel(cmd.Context())
+	done := make(chan struct{})
+	var waits string
+	var as identity.Bundle
+	go func() {
+		defer close(done)
+		own, err := identity.ReadBundle(statedir.Operator(cfg.StateDir))
+		if err != nil {
+			return // and the addition says why
+		}
+		if v := api.WaitingChange(ctx, own, progress.Patience); v != nil {
+			cmd.PrintErrf("waiting for another owner or admin, until %s: approval %s, `palyra approve %s`\n",
+				v.GetExpiresAt().AsTime().Format(time.RFC3339), v.GetApprovalId(), v.GetApprovalId())
+			waits, as = v.GetApprovalId(), own
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		if waits == "" || cmd.Context().Err() == nil {
+			return
+		}
+		// An interrupted command leaves no key for which the member could be added later.
+		if err := api.WithdrawChange(cmd.Context(), as, waits); err != nil {
+			cmd.PrintErrf("the change may still wait; `palyra approvals cancel %s` withdraws it\n", waits)
+		}
+	}
+}

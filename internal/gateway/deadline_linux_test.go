@@ -1,0 +1,60 @@
+//go:build palyrainit
+
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/core/config"
+	"palyra/internal/core/must"
+)
+
+// TestTimeIsUpInEveryTier: a call that runs into the limit of execution timed
+// out, whatever runs it, and was cancelled by nobody. The limit is dispatch's
+// clock, which begins before those of the runners; http.fetch's own ends in the
+// same moment.
+func TestTimeIsUpInEveryTier(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
+	t.Cleanup(func() { close(over); silent.Close() })
+	sleep := map[string]any{"argv": []string{"sleep", "60"}}
+	tier := func(name string) func(*config.Config) {
+		return func(c *config.Config) { c.ProcessRunner.Tier = name }
+	}
+	for name, row := range map[string]struct {
+		tool   string
+		input  map[string]any
+		change func(*config.Config)
+	}{
+		"builtin": {"http.fetch", map[string]any{"url": silent.URL}, func(c *config.Config) {
+			c.HTTP.AllowedHosts = []string{strings.TrimPrefix(silent.URL, "http://")}
+		}},
+		"Tier B": {"process.run", sleep, tier(config.TierB)},
+		"Tier C": {"process.run", sleep, tier(config.TierC)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := startGoverned(t, func(c *config.Config) {
+				c.ExecutionTimeoutMS = 2000
+				row.change(c)
+			})
+			input := must.Get(json.Marshal(row.input))(t)
+			stream := must.Get(palyrav1connect.NewGatewayServiceClient(g.client(), g.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: row.tool, InputJson: input}))(t)
+			var result *palyrav1.ToolResult
+			for stream.Receive() {
+				if e, ok := stream.Msg().GetEvent().(*palyrav1.CallToolResponse_Result); ok {
+					result = e.Result
+				}
+			}
+			if result.GetOutcome() != "timed_out" || result.GetReason() != "TIMED_OUT" {
+				t.Errorf("%s, %s (%s), %v", result.GetOutcome(), result.GetReason(), result.GetMessage(), stream.Err())
+			}
+		})
+	}
+}

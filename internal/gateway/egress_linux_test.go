@@ -1,0 +1,168 @@
+//go:build palyrainit
+
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/core/config"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/needs"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/evidence/attest"
+	"palyra/internal/exec/sandbox/exec"
+)
+
+// These tests run git in bubblewrap against servers of their own.
+
+// twin is a git server on two addresses with one port, so that only a rule
+// tells them apart.
+type twin struct {
+	allowed, denied   string
+	asked, askedOther atomic.Int64
+}
+
+func startTwin(t *testing.T) *twin {
+	t.Helper()
+	s := &twin{}
+	for range 20 {
+		one := must.Get(net.Listen("tcp4", "127.0.0.1:0"))(t)
+		s.allowed = one.Addr().String()
+		s.denied = fmt.Sprintf("127.0.0.2:%d", one.Addr().(*net.TCPAddr).Port)
+		two, err := net.Listen("tcp4", s.denied)
+		if err != nil {
+			one.Close()
+			continue // somebody has that port there
+		}
+		serve(t, one, &s.asked)
+		serve(t, two, &s.askedOther)
+		return s
+	}
+	t.Fatal("no port is free on two loopback addresses")
+	return nil
+}
+
+const someRef = "0123456789abcdef0123456789abcdef01234567\trefs/heads/main\n"
+
+// serve answers as a git server of the simple kind does, and counts requests.
+func serve(t *testing.T, l net.Listener, asked *atomic.Int64) {
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", "text/plain")
+		if strings.HasSuffix(r.URL.Path, "/info/refs") {
+			_, _ = w.Write([]byte(someRef))
+		}
+	})}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	t.Cleanup(func() { server.Close(); <-done })
+}
+
+func lsRemote(at string) []string { return []string{"git", "ls-remote", "http://" + at + "/r"} }
+
+// TestProgramsReachOnlyWhatIsAllowed: through the whole daemon, a program
+// reaches the host that the operator allows and not its twin; result,
+// attestation and journal say both.
+func TestProgramsReachOnlyWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	s := startTwin(t)
+	g := startGoverned(t, func(cfg *config.Config) { cfg.ProcessRunner.AllowedEgressHosts = []string{s.allowed} })
+	if r := g.call(map[string]any{"argv": lsRemote(s.allowed)}); *r.result.ExitCode != 0 || s.asked.Load() == 0 || !strings.Contains(string(r.GetResultJson()), "refs/heads/main") {
+		t.Fatalf("the allowed host was not reached: %s", r.GetResultJson())
+	}
+	r := g.call(map[string]any{"argv": lsRemote(s.denied)})
+	if *r.result.ExitCode == 0 || s.askedOther.Load() != 0 {
+		t.Fatalf("the other host was reached: %s", r.GetResultJson())
+	}
+	if want := s.denied + " is not allowed for this tool; allowed: " + s.allowed + "."; !strings.Contains(string(r.GetResultJson()), want) {
+		t.Errorf("the result lacks %q: %s", want, r.GetResultJson())
+	}
+	var statement attest.Statement
+	must.Do(t, json.Unmarshal([]byte(r.attested), &statement))
+	e := statement.Predicate.Egress
+	if e.Mode != "strict" || !slices.Equal(e.Allowed, []string{s.allowed}) || len(e.Observed) == 0 || e.Observed[0].Verdict != "denied" || e.Observed[0].Reason != "unlisted" {
+		t.Errorf("the attestation says %+v", e)
+	}
+	events := must.Get(palyrav1connect.NewJournalServiceClient(g.client(), g.url()).ListEvents(t.Context(), &palyrav1.ListEventsRequest{Filter: &palyrav1.EventFilter{Code: string(event.Attested)}}))(t)
+	var payload struct {
+		Report tool.Report `json:"report"`
+	}
+	for _, one := range events.GetEvents() {
+		if strings.Contains(string(one.GetPayloadJson()), `"127.0.0.2"`) {
+			must.Do(t, json.Unmarshal(one.GetPayloadJson(), &payload))
+		}
+	}
+	if observed := payload.Report.Egress.Observed; len(observed) == 0 || observed[0].Host != "127.0.0.2" {
+		t.Errorf("the journal says %+v", observed)
+	}
+}
+
+// TestCallsAskForLess: a call names what it needs of what is allowed, or that it
+// needs nothing, and is refused what is not.
+func TestCallsAskForLess(t *testing.T) {
+	t.Parallel()
+	s := startTwin(t)
+	g := startGoverned(t, func(cfg *config.Config) { cfg.ProcessRunner.AllowedEgressHosts = []string{s.allowed, s.denied} })
+	r := g.call(map[string]any{"argv": lsRemote(s.denied), "hosts": []string{s.allowed}})
+	if *r.result.ExitCode == 0 || s.askedOther.Load() != 0 {
+		t.Errorf("more was reached than the call named: %s", r.GetResultJson())
+	}
+	r = g.call(map[string]any{"argv": lsRemote(s.allowed), "hosts": []string{}})
+	if *r.result.ExitCode == 0 || s.asked.Load() != 0 {
+		t.Errorf("an offline call reached a host: %s", r.GetResultJson())
+	}
+	// Control: what it names it reaches.
+	if r = g.call(map[string]any{"argv": lsRemote(s.denied), "hosts": []string{s.denied}}); *r.result.ExitCode != 0 {
+		t.Errorf("what the call named was not reached: %s", r.GetResultJson())
+	}
+	verdict, err := palyrav1connect.NewGatewayServiceClient(g.client(), g.url()).EvaluateTool(t.Context(),
+		&palyrav1.EvaluateToolRequest{Tool: "process.run", InputJson: []byte(`{"argv":["git"],"hosts":["127.0.0.3:80"]}`)})
+	if err == nil && verdict.GetReason() != string(reason.EgressDenied) || err != nil && !strings.Contains(err.Error(), "127.0.0.3:80") {
+		t.Errorf("a host that is not allowed: %v, %v", verdict, err)
+	}
+}
+
+// TestExecReaches: `palyrad sandbox exec` lets through what --allow says.
+func TestExecReaches(t *testing.T) {
+	t.Parallel()
+	needs.Sandbox(t)
+	for _, tier := range []string{"b", "c"} {
+		s := startTwin(t)
+		both := []string{"--tier", tier, "--allow", s.allowed, "--allow", s.denied}
+		run := func(flags []string, at string) executed {
+			return sandboxExec(t, "", append(flags, append([]string{"--"}, lsRemote(at)...)...)...)
+		}
+		if e := run([]string{"--tier", tier, "--allow", s.allowed}, s.allowed); e.code != 0 || e.out != someRef || e.errOut != "" {
+			t.Errorf("tier %s, allowed: %+v", tier, e)
+		}
+		e := run([]string{"--tier", tier, "--allow", s.allowed}, s.denied)
+		if e.code == 0 || s.askedOther.Load() != 0 || !strings.Contains(e.errOut, "palyrad: "+s.denied+" is not allowed for this tool; allowed: "+s.allowed+".\n") {
+			t.Errorf("tier %s, not allowed: %+v", tier, e)
+		}
+		if e := run(append(slices.Clone(both), "--deny", "127.0.0.2"), s.denied); e.code == 0 || s.askedOther.Load() != 0 || !strings.Contains(e.errOut, "is denied by the operator") {
+			t.Errorf("tier %s, denied: %+v", tier, e)
+		}
+		// Control: both are there.
+		if e := run(both, s.denied); e.code != 0 || s.askedOther.Load() == 0 {
+			t.Errorf("tier %s, both allowed: %+v", tier, e)
+		}
+		e = run([]string{"--tier", tier, "--report", "json", "--allow", s.allowed}, s.denied)
+		lines := strings.Split(strings.TrimSpace(e.errOut), "\n")
+		var report exec.Report
+		must.Do(t, json.Unmarshal([]byte(lines[len(lines)-1]), &report))
+		if o := report.Egress.Observed; len(o) == 0 || o[0].Host != "127.0.0.2" || o[0].Verdict != "denied" || !slices.Equal(report.Egress.Allowed, []string{s.allowed}) {
+			t.Errorf("tier %s: the report says %+v", tier, report.Egress)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"palyra/internal/core/config"
+	"palyra/internal/core/must"
+)
+
+// eachFlag calls fn with every flag of every command of palyrad.
+func eachFlag(c *cobra.Command, fn func(*cobra.Command, *pflag.Flag)) {
+	c.InitDefaultHelpFlag()
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) { fn(c, f) })
+	for _, sub := range c.Commands() {
+		eachFlag(sub, fn)
+	}
+}
+
+// unsaid reports whether a flag does not say what it is: by nothing, by its own
+// name, or by a value without a name.
+func unsaid(f *pflag.Flag) bool {
+	value, what := pflag.UnquoteUsage(f)
+	return what == "" || strings.HasPrefix(what, "set ") || strings.HasPrefix(what, "(default") || value == "string" && f.Annotations != nil
+}
+
+// TestEveryFlagSaysWhatItIs goes over all flags of palyrad and its subcommands.
+func TestEveryFlagSaysWhatItIs(t *testing.T) {
+	t.Parallel()
+	eachFlag(Command(io.Discard, io.Discard), func(c *cobra.Command, f *pflag.Flag) {
+		if unsaid(f) {
+			t.Errorf("%s --%s does not say what it is: %q", c.CommandPath(), f.Name, f.Usage)
+		}
+	})
+	// Control: a flag as they were, and one that says nothing.
+	bad := pflag.NewFlagSet("", pflag.ContinueOnError)
+	bad.String("a", "", "set a")
+	bad.String("b", "", "")
+	bad.VisitAll(func(f *pflag.Flag) {
+		if !unsaid(f) {
+			t.Errorf("--%s passes", f.Name)
+		}
+	})
+}
+
+// TestEverySettingIsAFlagThatCanBeSet: a key is a flag exactly when a flag can
+// set it, and the text that its help gives as the default is one that it takes.
+func TestEverySettingIsAFlagThatCanBeSet(t *testing.T) {
+	t.Parallel()
+	root := Command(io.Discard, io.Discard)
+	home := t.TempDir()
+	env := func(name string) string { return map[string]string{"HOME": home}[name] }
+	for _, f := range config.Flags() {
+		flag := root.Flags().Lookup(f.Name)
+		if flag == nil {
+			t.Errorf("--%s is no flag", f.Name)
+			continue
+		}
+		if _, said, ok := strings.Cut(flag.Usage, "(default "); ok {
+			text := said[:strings.LastIndex(said, ")")]
+			if _, _, err := config.Load(config.LoadOptions{Env: env, Flags: map[string]string{f.Key: text}}); err != nil {
+				t.Errorf("--%s %s: %v", f.Name, text, err)
+			}
+		}
+	}
+	// Lists of tables stand in the file alone, and what is the client's is not
+	// palyrad's.
+	for _, key := range []string{"workspaces", "models", "secrets", "process_runner.inspect", "client.address"} {
+		if !slices.Contains(config.Keys(), key) {
+			t.Errorf("%s is no key any more", key)
+		}
+		if root.Flags().Lookup(config.FlagName(key)) != nil {
+			t.Errorf("--%s is a flag that cannot be set", config.FlagName(key))
+		}
+	}
+	if n := len(config.Flags()); n < 60 {
+		t.Errorf("there are only %d flags", n)
+	}
+}
+
+// TestHelpShowsSettingsByGroups: every setting stands in palyrad's help once,
+// below a heading; a subcommand shows its own flags and names the place of the
+// others.
+func TestHelpShowsSettingsByGroups(t *testing.T) {
+	t.Parallel()
+	help := func(args ...string) string {
+		var out bytes.Buffer
+		c := Command(&out, &out)
+		c.SetArgs(append(args, "--help"))
+		must.Do(t, c.Execute())
+		return out.String()
+	}
+	text := help()
+	for _, f := range config.Flags() {
+		if n := strings.Count(text, "--"+f.Name+" "+f.Value+" "); n != 1 {
+			t.Errorf("--%s %s stands %d times in the help text", f.Name, f.Value, n)
+		}
+		_, below, ok := strings.Cut(text, "\n"+f.Group+":\n")
+		group, _, _ := strings.Cut(below, "\n\n")
+		if !ok || !strings.Contains(group, "--"+f.Name+" ") {
+			t.Errorf("--%s does not stand below %q", f.Name, f.Group)
+		}
+	}
+	for _, name := range []string{"operator add", "doctor", "keys rotate", "policy reset"} {
+		text := help(strings.Fields(name)...)
+		if strings.Contains(text, "--listen-api") || !strings.Contains(text, "see palyrad --help") || !strings.Contains(text, "--config") {
+			t.Errorf("palyrad %s --help:\n%s", name, text)
+		}
+	}
+	if text := help("sandbox", "exec"); strings.Contains(text, "see palyrad --help") || !strings.Contains(text, "--allow HOST:PORT") {
+		t.Errorf("palyrad sandbox exec takes no settings:\n%s", text)
+	}
+}
+
+// TestManual: palyrad(8) has every setting once, below its group, and the commands.
+func TestManual(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	c := Command(&out, &out)
+	c.SetArgs([]string{"man"})
+	must.Do(t, c.Execute())
+	page := strings.ReplaceAll(out.String(), `\-`, "-")
+	for _, f := range config.Flags() {
+		if n := strings.Count(page, "\n\\fB--"+f.Name+"\\fR "+f.Value+"\n"); n != 1 {
+			t.Errorf("--%s stands %d times in the manual page", f.Name, n)
+		}
+		if !strings.Contains(page, "\n.SS "+f.Group+"\n") {
+			t.Errorf("the manual page has no %q", f.Group)
+		}
+	}
+	for _, want := range []string{".TH PALYRAD 8\n", ".SS \"palyrad operator add NAME --role ROLE", "palyrad sandbox exec --workspace . --cow", ".SS \"palyrad completion bash"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%s is not in the manual page", want)
+		}
+	}
+}

@@ -1,0 +1,18 @@
+package gateway
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// KeepInherited marks the descriptors that palyrad inherited as close-on-exec, so
+// that they are not passed on to programs that palyrad starts: bubblewrap would keep
+// them open until its sandbox is built.
+func KeepInherited() error {
+	const first = 3
+	if err := unix.CloseRange(first, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("keeping inherited descriptors to palyrad: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package gateway
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"palyra/internal/core/limit"
+	"palyra/internal/core/reason"
+	"palyra/internal/surface/api"
+)
+
+// acceptor is a listener that bounds the open connections, of all and of each address (each
+// network of IPv6). At a bound, the oldest unauthenticated connection is closed for a new one;
+// without any, the new one is refused. So idle connections do not block authenticated callers.
+// The log states both. The HTTP server tries again by itself; it accepts from one goroutine.
+type acceptor struct {
+	net.Listener
+	log *slog.Logger
+	// metrics is true for those of the metrics, which no setting bounds.
+	metrics bool
+	// most and mostOfOne bound the connections of all addresses and of one; those of
+	// this machine, where all have one address, count among all alone.
+	most, mostOfOne int
+	told            time.Time
+	connections
+}
+
+// connections are those of a listener that are open.
+type connections struct {
+	mu   sync.Mutex
+	open int
+	of   map[string]int
+	// unauthenticated are those on which no request had a valid credential yet, the oldest first.
+	unauthenticated list.List // of *countedConn
+}
+
+// Accept implements net.Listener.
+func (a *acceptor) Accept() (net.Conn, error) {
+	for {
+		conn, err := a.Listener.Accept()
+		if err != nil {
+			if step := reason.OutOfFiles(err); step != "" && a.mayTell() {
+				a.log.Warn("new connections have to wait", append(a.about(err.Error()), slog.String("remedy", step))...)
+			}
+			return nil, err
+		}
+		counted, evicted, why := a.admit(conn, a.most, a.mostOfOne, !a.metrics)
+		if evicted && a.mayTell() {
+			a.log.Warn("an unauthenticated connection was closed for a new one: find out which address opens so many", a.about("the listener is full")...)
+		}
+		if why == "" {
+			return counted, nil
+		}
+		switch {
+		case !a.mayTell():
+		case a.metrics:
+			a.log.Warn("a connection to the metrics was refused: see who opens so many", a.about(why)...)
+		default:
+			a.log.Warn("a connection was refused: raise listen.max_connections or listen.max_connections_per_address, or see who opens so many", a.about(why)...)
+		}
+		_ = conn.Close()
+	}
+}
+
+// mayTell lets the operator be told at most once a minute.
+func (a *acceptor) mayTell() bool {
+	if !a.told.IsZero() && time.Since(a.told) <= time.Minute {
+		return false
+	}
+	a.told = time.Now()
+	return true
+}
+
+// about is what every warning of this listener names.
+func (a *acceptor) about(why string) []any {
+	name := "api"
+	if a.metrics {
+		name = "metrics"
+	}
+	return []any{slog.String(name, a.Addr().String()), slog.String("error", why)}
+}
+
+// admit counts a connection, or returns why it is one too many. evicted reports whether an
+// unauthenticated connection was closed for it.
+func (o *connections) admit(conn net.Conn, most, mostOfOne int, mayEvict bool) (counted net.Conn, evicted bool, why string) {
+	from, local := conn.RemoteAddr().String(), false
+	if addr, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		from, local = limit.Address(addr.AddrPort().Addr().String()), addr.IP.IsLoopback()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case !local && o.of[from] >= mostOfOne:
+		if evicted = mayEvict && o.evict(from); !evicted {
+			return nil, false, fmt.Sprintf("%s has %d connections open", from, o.of[from])
+		}
+	case o.open >= most:
+		if evicted = mayEvict && o.evict(""); !evicted {
+			return nil, false, fmt.Sprintf("%d connections are open", o.open)
+		}
+	}
+	if o.of == nil {
+		o.of = make(map[string]int)
+	}
+	o.open++
+	o.of[from]++
+	c := &countedConn{Conn: conn, in: o, from: from}
+	c.place = o.unauthenticated.PushBack(c)
+	return c, evicted, ""
+}
+
+// evict closes the oldest unauthenticated connection, of one address unless from is "",
+// and reports whether there was one. The caller holds o.mu.
+func (o *connections) evict(from string) bool {
+	for e := o.unauthenticated.Front(); e != nil; e = e.Next() {
+		if c, ok := e.Value.(*countedConn); ok && (from == "" || c.from == from) {
+			o.forget(c)
+			// The connection may be in the middle of a write; closing does not wait for it.
+			go func() { _ = c.Conn.Close() }()
+			return true
+		}
+	}
+	return false
+}
+
+// forget ends the count of a connection, once. The caller holds o.mu.
+func (o *connections) forget(c *countedConn) {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	o.open--
+	if o.of[c.from]--; o.of[c.from] == 0 {
+		delete(o.of, c.from)
+	}
+	o.unlist(c)
+}
+
+// unlist removes a connection from the unauthenticated ones. The caller holds o.mu.
+func (o *connections) unlist(c *countedConn) {
+	if c.place != nil {
+		o.unauthenticated.Remove(c.place)
+		c.place = nil
+	}
+}
+
+// countedConn is counted until it is closed.
+type countedConn struct {
+	net.Conn
+	in   *connections
+	from string
+	// in.mu guards these: gone is true once it is no longer counted, and place is its place among
+	// the unauthenticated ones, nil for an authenticated one.
+	gone  bool
+	place *list.Element
+}
+
+// SetAuthenticated records whether the credential of a request on the connection is valid. A
+// connection whose credential was revoked is unauthenticated again.
+func (c *countedConn) SetAuthenticated(valid bool) {
+	c.in.mu.Lock()
+	defer c.in.mu.Unlock()
+	switch {
+	case valid:
+		c.in.unlist(c)
+	case c.place == nil && !c.gone:
+		c.place = c.in.unauthenticated.PushBack(c)
+	}
+}
+
+// Close implements net.Conn.
+func (c *countedConn) Close() error {
+	c.in.mu.Lock()
+	c.in.forget(c)
+	c.in.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// countedOf returns the counted connection of a server's connection, which may be one of TLS;
+// nil for one of another listener.
+func countedOf(c net.Conn) *countedConn {
+	if over, ok := c.(*tls.Conn); ok {
+		c = over.NetConn()
+	}
+	counted, _ := c.(*countedConn)
+	return counted
+}
+
+// authenticationContext is the ConnContext of the servers: requests report through it whether
+// their credential is valid.
+func authenticationContext(ctx context.Context, c net.Conn) context.Context {
+	if counted := countedOf(c); counted != nil {
+		return api.WithAuthenticationReport(ctx, counted.SetAuthenticated)
+	}
+	return ctx
+}

@@ -1,0 +1,211 @@
+package gateway
+
+import (
+	"context"
+	"crypto/x509"
+	"os"
+	"slices"
+	"time"
+
+	"palyra/internal/agent/watch"
+	"palyra/internal/call/policyadmin"
+	"palyra/internal/core/access"
+	"palyra/internal/core/config"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/evidence/attest"
+	"palyra/internal/evidence/journal"
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+	"palyra/internal/identity/passkeys"
+	"palyra/internal/identity/token"
+	"palyra/internal/surface/api"
+	"palyra/internal/surface/api/presenceproof"
+	"palyra/internal/surface/notify"
+)
+
+// members is what the API does with members and devices; what it only reads is
+// the registry's and the service's.
+type members struct {
+	*access.Registry
+	*identity.Service
+	authority *ca.Authority
+	policies  *policyadmin.Admin
+}
+
+var _ api.Members = (*members)(nil)
+
+// Add adds a member. Policy knows the member when Add returns.
+func (m *members) Add(ctx context.Context, by access.Caller, n api.NewMember) (api.Credential, error) {
+	added, err := m.Service.AddMember(ctx, by.Principal, n.Name, n.Kind, n.Roles, n.Owner, n.Request, n.AcceptLoss)
+	if err != nil {
+		return api.Credential{}, err
+	}
+	if err := m.policies.Rebuild(ctx, by.Principal.String()); err != nil {
+		return api.Credential{}, err
+	}
+	return credential(m.authority, added), nil
+}
+
+func credential(authority *ca.Authority, a identity.Admission) api.Credential {
+	return api.Credential{
+		Member: a.Member, Device: a.Device, Chain: string(a.Certificate.PEM),
+		Root: string(authority.RootPEM()), ServerName: serverName,
+	}
+}
+
+// Collect returns the credential of a member that was added already.
+func (m *members) Collect(ctx context.Context, by access.Caller, n api.NewMember) (api.Credential, bool, error) {
+	member := access.Member{Principal: access.Principal{Kind: n.Kind, Name: n.Name}, Owner: n.Owner, Roles: n.Roles}
+	added, found, err := m.Service.Collect(ctx, by.Principal, member, n.Request)
+	if !found || err != nil {
+		return api.Credential{}, found, err
+	}
+	return credential(m.authority, added), true, nil
+}
+
+// liveDevice reports whether a device may still act.
+func liveDevice(service *identity.Service) func(id string) bool {
+	return func(id string) bool {
+		d, known := service.Device(id)
+		return known && !d.Revoked()
+	}
+}
+
+// sessionDevice reports whether a device is the session of a login.
+func sessionDevice(service *identity.Service) func(id string) bool {
+	return func(id string) bool {
+		d, known := service.Device(id)
+		return known && d.Session()
+	}
+}
+
+// revokedDevice reports whether a device was taken from whoever had it.
+func revokedDevice(service *identity.Service) func(id string) bool {
+	return func(id string) bool {
+		d, known := service.Device(id)
+		return known && d.Revoked()
+	}
+}
+
+// standing says why a caller may not go on, by what its credential stands for now.
+func standing(g *gateway) func(access.Caller) error {
+	return func(c access.Caller) error {
+		switch {
+		case c.Token == nil || c.Transport == access.TransportSocket:
+			return g.identity.Stands(c)
+		case c.Token.Issuer == "":
+			return g.tokens.Stands(c)
+		default:
+			return g.issuers.Stands(c)
+		}
+	}
+}
+
+// serverName is in every server certificate.
+const serverName = "localhost"
+
+// Renew issues a new certificate for a device.
+func (m *members) Renew(ctx context.Context, deviceID, byKey string, csr []byte) (api.Credential, error) {
+	issued, err := m.Service.Renew(ctx, deviceID, byKey, csr)
+	if err != nil {
+		return api.Credential{}, err
+	}
+	return api.Credential{Chain: string(issued.PEM), Root: string(m.authority.RootPEM())}, nil
+}
+
+// Revoke refuses a device from now on. Policy knows who is left when it returns.
+func (m *members) Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error) {
+	dev, err := m.Service.Revoke(ctx, by.Principal, deviceID, why, acceptLoss)
+	if err != nil {
+		return dev, err
+	}
+	// It does so although the revocation may have ended the very request that asked.
+	return dev, m.policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String())
+}
+
+// AddDevice gives a member another device.
+func (m *members) AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (api.Credential, error) {
+	made, err := m.Service.AddDevice(ctx, by.Principal, by.DeviceID, r)
+	if err != nil {
+		return api.Credential{}, err
+	}
+	// The device of the very request may be one of those that were revoked, and the new
+	// one is lost without an answer.
+	if err := m.policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String()); err != nil {
+		return api.Credential{}, err
+	}
+	return api.Credential{
+		Device: made.Device, Revoked: made.Revoked, Chain: string(made.Certificate.PEM), Root: string(m.authority.RootPEM()), ServerName: serverName,
+	}, nil
+}
+
+func openMembers(ctx context.Context, g *gateway, _ Options) error {
+	var err error
+	g.registry, g.identity, err = openIdentity(ctx, g.stores.identity, g.authority, g.cfg.Roles)
+	if err != nil {
+		return err
+	}
+	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry, Revoked: revokedDevice(g.identity)}); err != nil {
+		return err
+	}
+	if g.passkeys, err = openPasskeys(ctx, g.cfg, g.stores, g.authority, g.registry, g.identity); err != nil {
+		return err
+	}
+	if g.installed, err = watch.New(ctx, g.stores.installed, g.log, time.Now); err != nil {
+		return err
+	}
+	if g.chatUsers, err = notify.NewUsers(ctx, g.stores.notify, g.registry, g.identity, time.Now); err != nil {
+		return err
+	}
+	notary := g.authority.Notary()
+	cfg := attest.NotaryConfig{Signer: notary.Signer, Chain: notary.Chain, Gateway: g.authority.TrustDomain()}
+	for _, p := range g.authority.PastNotaries() {
+		cfg.Past = append(cfg.Past, attest.PastKey{Chain: p.Chain, RetiredAt: p.RetiredAt})
+	}
+	g.notary, err = attest.NewNotary(cfg)
+	return err
+}
+
+// openPasskeys is shared with what works on a state directory whose daemon does not run.
+func openPasskeys(ctx context.Context, cfg *config.Config, s stores, authority *ca.Authority, registry *access.Registry, service *identity.Service) (*passkeys.Keeper, error) {
+	makes := passkeys.Makes{AAGUIDs: cfg.Presence.AAGUIDs}
+	if file := cfg.Presence.AttestationRoots; file != "" {
+		text, err := os.ReadFile(file)
+		if makes.Roots = x509.NewCertPool(); err != nil || !makes.Roots.AppendCertsFromPEM(text) {
+			return nil, reason.Errorf(reason.ConfigInvalid, "presence.attestation_roots: %s holds no certificates (PEM) that can be read", file)
+		}
+	}
+	return passkeys.New(ctx, passkeys.Config{
+		Store: s.passkeys, Members: registry, Gateway: presenceproof.Gateway(authority.Root()), Makes: makes,
+		Independent: func(a, b access.Principal) bool {
+			return service.History().Hands().Independence().Independent(a, b)
+		},
+		AgentConnected: func(ctx context.Context) (bool, error) { return agentConnected(ctx, s, registry) },
+	})
+}
+
+// agentConnected reports whether an agent was ever connected: there is, or was, one among
+// the members, a token, or a call.
+func agentConnected(ctx context.Context, s stores, registry *access.Registry) (bool, error) {
+	if slices.ContainsFunc(registry.List(), func(m access.Member) bool { return m.Principal.Kind == access.KindAgent }) {
+		return true, nil
+	}
+	tokens, err := s.tokens.Tokens(ctx)
+	if err != nil || len(tokens) > 0 {
+		return true, err
+	}
+	calls, err := s.journal.Events(ctx, journal.Filter{Code: string(event.Proposed), Limit: 1})
+	return len(calls) > 0, err
+}
+
+// openIdentity is shared with what works on a state directory whose daemon
+// does not run.
+func openIdentity(ctx context.Context, store identity.Store, authority *ca.Authority, roles []access.Role) (*access.Registry, *identity.Service, error) {
+	registry, err := access.NewRegistry(ctx, store, roles)
+	if err != nil {
+		return nil, nil, err
+	}
+	service, err := identity.New(ctx, identity.Config{Authority: authority, Store: store, Registry: registry})
+	return registry, service, err
+}

@@ -1,0 +1,590 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/event"
+	"palyra/internal/core/limit"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/statedir"
+	"palyra/internal/core/version"
+	"palyra/internal/evidence/attest"
+	"palyra/internal/evidence/journal"
+	"palyra/internal/gateway/doctor"
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+	"palyra/internal/identity/login/resource"
+	"palyra/internal/identity/pairing"
+	"palyra/internal/identity/token"
+	"palyra/internal/ops/journalkey"
+	"palyra/internal/ops/keyadmin"
+	"palyra/internal/ops/localsocket"
+	"palyra/internal/ops/socket"
+	"palyra/internal/surface/api"
+	"palyra/internal/surface/api/dualcontrol"
+	"palyra/internal/surface/api/people"
+	"palyra/internal/surface/api/presenceproof"
+	"palyra/internal/surface/console"
+	"palyra/internal/surface/console/assets"
+	"palyra/internal/surface/console/certificate"
+	"palyra/internal/surface/hook"
+	mcpserver "palyra/internal/surface/mcp"
+)
+
+// listeners are the open ones; metrics, agents, console and the sockets are nil when they are
+// switched off, or not offered.
+type listeners struct {
+	api, metrics, agents, socket, hooks, shared, console net.Listener
+	at                                                   Addresses
+}
+
+// open opens the listeners, writes the local operator's credential for the
+// address that they have, and puts the policies in force: the first operator
+// is a member that policy has to know. Nobody is served yet.
+func (g *gateway) open(ctx context.Context) error {
+	var err error
+	if g.listeners.api, err = listen(ctx, g.cfg.Listen.API, "listen.api"); err != nil {
+		return err
+	}
+	addListener(g, g.listeners.api)
+	g.listeners.at = Addresses{API: g.listeners.api.Addr().String(), Credentials: statedir.Operator(g.cfg.StateDir)}
+	if g.cfg.Listen.Metrics != "" {
+		if g.listeners.metrics, err = listen(ctx, g.cfg.Listen.Metrics, "listen.metrics"); err != nil {
+			return err
+		}
+		addListener(g, g.listeners.metrics)
+		g.listeners.at.Metrics = g.listeners.metrics.Addr().String()
+	}
+	if g.cfg.Listen.Agents != "" {
+		l, err := listenAgents(ctx, g.cfg.Listen.Agents)
+		if err != nil {
+			return err
+		}
+		addListener(g, l)
+		if g.listeners.agents, err = localsocket.Loopback(l, g.cfg.StateDir, g.cfg.Listen.AgentUIDs...); err != nil {
+			return err
+		}
+		g.listeners.at.Agents = g.listeners.agents.Addr().String()
+	}
+	if err := openConsole(ctx, g); err != nil {
+		return err
+	}
+	if g.cfg.Listen.SocketOperator {
+		if g.listeners.socket, err = openSocket(ctx, g, statedir.Socket(g.cfg.StateDir), "the local operator has no socket; its certificate works"); err != nil {
+			return err
+		}
+	}
+	if g.listeners.hooks, err = openSocket(ctx, g, statedir.Hooks(g.cfg.StateDir), "agents have no socket for their hooks"); err != nil {
+		return err
+	}
+	if g.cfg.Listen.Hooks != "" {
+		if g.listeners.shared, err = localsocket.Shared(g.cfg.Listen.Hooks, g.cfg.StateDir, g.cfg.Listen.AgentUIDs...); err != nil {
+			return err
+		}
+		addListener(g, g.listeners.shared)
+	}
+	_, ok, err := g.identity.Start(ctx, local(g))
+	if err != nil {
+		return err
+	}
+	if !ok {
+		g.log.WarnContext(ctx, "the local operator has no credential: it is revoked or disabled, or its key is kept elsewhere and is not its device's; `palyrad operator bundle local` makes another")
+	}
+	return g.policies.Load(ctx)
+}
+
+// openSocket opens a socket in the state directory. Where none can be offered, the log
+// is told what that means, and palyrad works without it.
+func openSocket(ctx context.Context, g *gateway, path, without string) (net.Listener, error) {
+	l, err := localsocket.Listen(path)
+	if errors.Is(err, localsocket.ErrNotOffered) {
+		g.log.InfoContext(ctx, "a socket is not offered", slog.String("note", without), slog.String("error", err.Error()))
+		return nil, nil //nolint:nilnil // none is offered here
+	}
+	if err != nil {
+		return nil, err
+	}
+	addListener(g, l)
+	return l, nil
+}
+
+// addListener keeps what the gateway runs away from a listener, and closes it at the
+// end, if its server has not done so.
+func addListener(g *gateway, l net.Listener) {
+	g.own.Listen(l.Addr())
+	g.parts.add(func(context.Context) error {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("closing the listener on %s: %w", l.Addr(), err)
+		}
+		return nil
+	})
+}
+
+// serve serves until ctx ends and the gateway is drained.
+func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func(Addresses)) error {
+	service, agents, web, err := apiServers(ctx, g)
+	if err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	if l := g.listeners.metrics; l != nil {
+		group.Go(func() error {
+			s := &http.Server{Handler: api.Listed(g.metrics.Handlers()), ReadHeaderTimeout: headerTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
+			return serveUntil(groupCtx, drained, s, &acceptor{Listener: l, log: g.log, metrics: true, most: mostReaders, mostOfOne: mostReaders})
+		})
+	}
+	group.Go(func() error {
+		return serveTLSUntil(groupCtx, drained, service, &acceptor{
+			Listener: g.listeners.api, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress,
+		})
+	})
+	if l := g.listeners.agents; l != nil {
+		group.Go(func() error {
+			return serveUntil(groupCtx, drained, agents, &acceptor{Listener: l, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress})
+		})
+	}
+	if l := g.listeners.console; l != nil {
+		group.Go(func() error {
+			serve := serveUntil
+			if web.TLSConfig != nil {
+				serve = serveTLSUntil
+			}
+			return serve(groupCtx, drained, web, &acceptor{Listener: l, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress})
+		})
+	}
+	for _, l := range []net.Listener{g.listeners.hooks, g.listeners.shared} {
+		if l == nil {
+			continue
+		}
+		group.Go(func() error {
+			return serveUntil(groupCtx, drained, agentServer(agents), &acceptor{Listener: l, log: g.log, most: mostLocal, mostOfOne: mostLocal})
+		})
+	}
+	if l := g.listeners.socket; l != nil {
+		group.Go(func() error {
+			return serveUntil(groupCtx, drained, socketServer(service), &acceptor{Listener: l, log: g.log, most: mostLocal, mostOfOne: mostLocal})
+		})
+	}
+	at := g.listeners.at
+	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("agents", at.Agents), slog.String("console", at.Console), slog.String("state_dir", g.cfg.StateDir),
+		slog.String("ca_fingerprint", canonical.Digest(g.authority.Root().Raw)))
+	if ready != nil {
+		ready(at)
+	}
+	return group.Wait()
+}
+
+// headerTimeout limits the TLS handshake, and then the header of a request. answerTimeout limits
+// the time in which a client reads its metrics, idleTimeout the time between two requests.
+const headerTimeout, answerTimeout, idleTimeout = 5 * time.Second, 30 * time.Second, 2 * time.Minute
+
+const maxHeader = 64 << 10
+
+// mostReaders bounds the connections to the metrics, for which nobody on this machine
+// proves who they are: the files that palyrad may open are for the API.
+const mostReaders = 64
+
+// mostLocal bounds the connections to the socket of the local operator.
+const mostLocal = 64
+
+// agentsSocket is the name of the socket of listen.agents in the units of systemd.
+const agentsSocket = "agents"
+
+// listenAgents is the listener for agents: that which the service manager holds, or one of
+// palyrad's own.
+func listenAgents(ctx context.Context, address string) (net.Listener, error) {
+	l, err := socket.Listener(agentsSocket, address)
+	if l != nil || err != nil {
+		return l, err
+	}
+	return listen(ctx, address, "listen.agents")
+}
+
+func listen(ctx context.Context, address, key string) (net.Listener, error) {
+	var cfg net.ListenConfig
+	l, err := cfg.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, reason.Errorf(reason.ConfigInvalid, "listening on %s: %w", address, err).
+			WithRemedy("Stop what holds the port, or set %s to another.", key)
+	}
+	return l, nil
+}
+
+// evidence is what the gateway keeps beside the events.
+type evidence struct {
+	*attest.Archive
+	snapshots
+}
+
+// apiServers are that of the API, that of agents on this host, and that of the console.
+func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Server, err error) {
+	archive := attest.NewArchive(g.stores.attestations, g.notary, func() []attest.CheckpointKey { return journalkey.Certified(g.authority) })
+	admin := &members{g.registry, g.identity, g.authority, g.policies}
+	handler, err := api.New(ctx, api.Config{
+		Auth: g.identity, Tokens: g.tokens, Limiter: g.limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
+		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots},
+		Policies: dualcontrol.Policies{Policies: g.policies, Proposer: g.policies, Gate: g.changing},
+		Members:  dualcontrol.Members{Members: admin, Gate: g.changing},
+		Devices:  admin, DeviceActs: g.stores.acts, Presence: g.identity, Passkeys: g.passkeys,
+		Keys: &keyadmin.Keys{Authority: g.authority, Journal: g.journal, Notary: g.notary},
+		Gateway: dualcontrol.Gateway{
+			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) api.FreezeState { return freezeState(ctx, g) },
+		},
+		Upstreams: dualcontrol.Upstreams{UpstreamManager: g.upstreams, Gate: g.changing}, UpstreamLogins: g.mcpLogins, Packages: g.packages,
+		Skills:   &dualcontrol.Skills{SkillManager: g.skills.registry, Gate: g.changing},
+		Pairings: g.pairings, Workspaces: dualcontrol.Workspaces{Undoer: g.changes, Gate: g.changing, Frozen: g.router.Frozen}, Vault: g.vault, Installed: g.installed, Log: g.log,
+		Notify: g.notify, ChatUsers: dualcontrol.ChatUsers{Users: g.chatUsers, Gate: g.changing},
+		Logins: g.logins, Self: people.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
+		Console: g.console, About: consoleAbout(g),
+		Surfaces: surfaces(g), Issuers: g.issuers, Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	g.lookAgain = handler.LookAgain
+	followConsole(g, handler)
+	g.identity.OnChange(func(ctx context.Context, by access.Principal) error { return g.policies.Rebuild(ctx, by.String()) })
+	// A revoked device, or one whose member may do less, loses its streams and runs,
+	// too: the streams first, so that none starts a run after the runs were stopped.
+	g.identity.OnEnd(func(d identity.Device, why *reason.Error) {
+		attrs := append([]any{slog.String("device", d.ID)}, endCredential(ctx, g, handler, d.ID, d.Principal, why)...)
+		if d.Revoked() {
+			g.log.InfoContext(ctx, "a device was revoked", attrs...)
+			// They are refused in any case; this ends what they have open, and says so
+			// in lists and journal.
+			if err := g.tokens.RevokeMadeWith(ctx, d.RevokedBy, d.ID); err != nil {
+				g.log.ErrorContext(ctx, "tokens of a revoked device are not marked as revoked", slog.String("device", d.ID), slog.Any("error", err))
+			}
+			endConsole(ctx, g, d.ID, d.RevokedBy)
+			return
+		}
+		if d.Session() && !time.Now().Before(d.LoginUntil) {
+			endConsole(ctx, g, d.ID, d.Principal)
+		}
+		g.log.InfoContext(ctx, "a member may do less than before", append(attrs, slog.String("note", why.Message))...)
+	})
+	g.identity.OnKeyEnd(func(device, key string, why *reason.Error) {
+		g.log.InfoContext(ctx, "a key of a device ended", slog.String("device", device), slog.Int("requests", handler.EndKey(device, key, why)))
+	})
+	endToken := func(t token.Token, why *reason.Error) {
+		attrs := append([]any{slog.String("token", t.ID)}, endCredential(ctx, g, handler, t.ID, t.Principal, why)...)
+		g.log.InfoContext(ctx, "a token ended what was open with it", append(attrs, slog.String("note", why.Message))...)
+	}
+	g.tokens.OnRevoke(func(t token.Token) {
+		endToken(t, reason.Errorf(reason.Unauthenticated, "the token %s was revoked", t.ID).WithRemedy("Have another one made: `palyra tokens create`."))
+	})
+	g.identity.OnCut(func(p access.Principal, why *reason.Error) {
+		g.pairings.EndOf(ctx, p)
+		for _, t := range g.tokens.HangingOn(p) {
+			endToken(t, why)
+		}
+		handler.EndVouched(p, why)
+		g.pipeline.EndCallers(func(c access.Caller) bool { return c.Principal == p && c.Token != nil && c.Token.Issuer != "" }, why)
+		endHeld(ctx, g, p)
+	})
+	if g.tls, err = g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired); err != nil {
+		return nil, nil, nil, err
+	}
+	service, agents = newServer(handler, g.log), agentServer(newServer(handler.Agents(), g.log))
+	service.TLSConfig = g.tls
+	web, err = consoleServer(ctx, g, handler, service)
+	return service, agents, web, err
+}
+
+// newServer is a server with the limits of all that serve callers.
+func newServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: cutOff(h, stalledAfter), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnContext: authenticationContext,
+	}
+}
+
+// endCredential ends what a device or a token has open, and returns what that was for the
+// log: the streams first, so that none starts a run or a call after those were stopped.
+func endCredential(ctx context.Context, g *gateway, handler *api.Server, id string, of access.Principal, why *reason.Error) []any {
+	requests, runs := handler.End(id, why), g.runs.EndDevice(id, why)
+	calls := g.pipeline.EndCallers(func(c access.Caller) bool { return c.DeviceID == id }, why)
+	return []any{
+		slog.String("principal", of.String()), slog.Int("requests", requests), slog.Int("runs", runs), slog.Int("calls", calls),
+		slog.Int("upstream_instances", endHeld(ctx, g, of)),
+	}
+}
+
+// endHeld ends what outlives the calls of a principal, and returns how many instances of
+// upstream servers that were.
+func endHeld(ctx context.Context, g *gateway, p access.Principal) int {
+	g.changing.Recheck()
+	if err := g.vault.EndOf(context.WithoutCancel(ctx), p); err != nil {
+		g.log.ErrorContext(ctx, "the ends of leases are not in the journal", slog.String("principal", p.String()), slog.Any("error", err))
+	}
+	ended := g.upstreams.EndOf(p)
+	if len(ended) == 0 {
+		return 0
+	}
+	err := g.journal.Record(context.WithoutCancel(ctx), event.UpstreamEnded, journal.Daemon, p.String(), map[string]any{"instances": ended})
+	if err != nil {
+		g.log.ErrorContext(ctx, "the ends of instances of upstream servers are not in the journal", slog.String("principal", p.String()), slog.Any("error", err))
+	}
+	return len(ended)
+}
+
+// errorsOf answers the errors of a guarded route.
+func errorsOf(g *gateway, route string) func(http.ResponseWriter, *http.Request, error) {
+	return func(w http.ResponseWriter, r *http.Request, err error) { api.WriteError(w, r, g.log, route, err) }
+}
+
+// agentServer serves agents on this host, whose processes the listener names.
+func agentServer(of *http.Server) *http.Server {
+	return &http.Server{
+		Handler: of.Handler, ReadHeaderTimeout: of.ReadHeaderTimeout, IdleTimeout: of.IdleTimeout, MaxHeaderBytes: of.MaxHeaderBytes, ErrorLog: of.ErrorLog,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return localsocket.AgentContext(authenticationContext(ctx, c), inner(c))
+		},
+	}
+}
+
+// inner is the connection of a listener that an acceptor counts.
+func inner(c net.Conn) net.Conn {
+	if counted := countedOf(c); counted != nil {
+		return counted.Conn
+	}
+	return c
+}
+
+// surfaces are the handlers of the guarded routes.
+func surfaces(g *gateway) map[string]http.Handler {
+	handlers := g.authzen.Handlers()
+	for _, pattern := range resource.MetadataRoutes {
+		handlers[pattern] = g.issuers.Metadata(api.Origin)
+	}
+	handlers[hook.Pattern] = hook.Route{Service: g.hooks, Caller: api.CallerOf, Near: api.Near, Fail: errorsOf(g, hook.Pattern)}
+	handlers[api.MCPRoute] = g.mcp
+	handlers[presenceproof.Route] = webhookVotes(g)
+	handlers[api.ApprovalPageRoute] = mcpserver.Page(func() string { return g.listeners.at.Console })
+	return handlers
+}
+
+// socketServer serves the API on the socket of the local operator: the same handler,
+// without TLS.
+func socketServer(api *http.Server) *http.Server {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	protocols.SetHTTP1(true)
+	return &http.Server{
+		Handler: api.Handler, Protocols: &protocols, ReadHeaderTimeout: api.ReadHeaderTimeout, IdleTimeout: api.IdleTimeout,
+		MaxHeaderBytes: api.MaxHeaderBytes, ErrorLog: api.ErrorLog,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return localsocket.ConnContext(authenticationContext(ctx, c), inner(c))
+		},
+	}
+}
+
+// shown is what machines that pair see of the gateway. The certificate is the one that
+// the next connection gets.
+func shown(g *gateway) (pairing.Server, error) {
+	if g.tls == nil {
+		return pairing.Server{}, reason.Errorf(reason.NotConnected, "the gateway is still starting")
+	}
+	cert, err := g.tls.GetCertificate(&tls.ClientHelloInfo{})
+	if err != nil {
+		return pairing.Server{}, err
+	}
+	key, err := pairing.KeySHA256(cert.Leaf.PublicKey)
+	return pairing.Server{CA: g.authority.Root().Raw, Name: serverName, Key: key}, err
+}
+
+func serveTLSUntil(ctx context.Context, drained <-chan struct{}, s *http.Server, l net.Listener) error {
+	return until(ctx, drained, s, func() error { return s.ServeTLS(l, "", "") })
+}
+
+func serveUntil(ctx context.Context, drained <-chan struct{}, s *http.Server, l net.Listener) error {
+	return until(ctx, drained, s, func() error { return s.Serve(l) })
+}
+
+// until serves until ctx ends and the gateway is drained, lets the answers out
+// within closeTime, and then cuts off who has not taken them.
+func until(ctx context.Context, drained <-chan struct{}, s *http.Server, serve func() error) error {
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		<-drained
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		if s.Shutdown(closing) != nil {
+			stopped <- s.Close()
+			return
+		}
+		stopped <- nil
+	})
+	err := serve()
+	if stop() {
+		// Serve ended by itself: nobody asked it to.
+		return fmt.Errorf("serving: %w", err)
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		return errors.Join(err, <-stopped)
+	}
+	return <-stopped
+}
+
+// local says where the local operator's bundle is and which server it is for.
+func local(g *gateway) identity.LocalConfig {
+	return identity.LocalConfig{Dir: statedir.Operator(g.cfg.StateDir), Address: reachable(g.listeners.at.API), ServerName: serverName}
+}
+
+// reachable turns a wildcard address into one that a local client can dial.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// keepTokens notes when tokens were last used until ctx ends.
+func keepTokens(ctx context.Context, g *gateway) error {
+	return g.tokens.Run(ctx, func(err error) {
+		g.log.WarnContext(ctx, "noting when tokens were last used", slog.String("error", err.Error()))
+	})
+}
+
+// keepIdentity keeps certificates fresh until ctx ends.
+func keepIdentity(ctx context.Context, g *gateway) error {
+	renewed := func() error {
+		key := g.authority.Notary()
+		return g.notary.Use(key.Signer, key.Chain)
+	}
+	failed := func(err error) { g.log.ErrorContext(ctx, "renewing certificates", slog.String("error", err.Error())) }
+	return g.identity.Run(ctx, local(g), renewed, failed)
+}
+
+// openConsole opens the listener of the console, and makes what lets browsers in.
+func openConsole(ctx context.Context, g *gateway) (err error) {
+	c := console.Config{
+		Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) }, Members: g.identity,
+		Journal: func(ctx context.Context, drafts ...event.Draft) error {
+			_, err := g.journal.Append(ctx, drafts...)
+			return err
+		},
+		Allow: func(address string) (bool, time.Duration) {
+			return g.limiter.AllowStranger(api.LimitLogin, limit.Address(address))
+		},
+		LogOut:  g.identity.LogOut,
+		Refused: g.auditor.Refused, Idle: g.cfg.Console.Idle, Life: g.cfg.Console.Session, Log: g.log,
+	}
+	if g.cfg.Listen.Console != "" {
+		if g.listeners.console, err = listen(ctx, g.cfg.Listen.Console, "listen.console"); err != nil {
+			return err
+		}
+		addListener(g, g.listeners.console)
+		if c.Files, err = assets.Files(); err != nil {
+			return fmt.Errorf("reading the pages of the console: %w", err)
+		}
+		if c.Origin, err = console.Keep(statedir.Console(g.cfg.StateDir), g.cfg.Console.Origin, g.listeners.console.Addr(), g.log); err != nil {
+			return err
+		}
+		g.listeners.at.Console = c.Origin
+		if err := g.passkeys.At(c.Origin); err != nil {
+			return err
+		}
+	}
+	if g.cfg.OIDC.Issuer != "" {
+		c.Provider = g.logins
+	}
+	g.console, err = console.New(c)
+	return err
+}
+
+// consoleAbout is the gateway as the pages of the console show it.
+func consoleAbout(g *gateway) people.About {
+	about := people.About{
+		ID: g.authority.TrustDomain(), Version: version.Get().Version, Fingerprint: canonical.Digest(g.authority.Root().Raw),
+		Frozen: func(ctx context.Context) bool {
+			_, frozen := g.desk.Frozen(ctx)
+			return frozen
+		},
+		Pending: func() int { return g.desk.Counts().Pending }, Settings: g.cfg, Origins: g.origins,
+		Examine: func(ctx context.Context) (list []people.Exam) {
+			for _, e := range doctor.Examine(ctx, examined(g.cfg)) {
+				list = append(list, people.Exam{Check: e.Name, Result: e.Result, Detail: e.Detail, Remedy: e.Remedy, TookMS: e.TookMS})
+			}
+			return list
+		},
+	}
+	about.Name, _ = os.Hostname() // it is for people alone
+	if len(g.cfg.Models) > 0 {
+		about.Features = append(about.Features, "models")
+	}
+	if g.cfg.OIDC.Issuer != "" {
+		about.Features = append(about.Features, "oidc")
+	}
+	return about
+}
+
+// followConsole ends what is open in sessions that end, and sessions whose device was
+// revoked.
+func followConsole(g *gateway, handler *api.Server) {
+	g.console.OnEnd(func(s console.Session, why *reason.Error) { handler.EndSession(s.Device, s.ID, why) })
+}
+
+// endConsole ends the sessions that a device began.
+func endConsole(ctx context.Context, g *gateway, device string, by access.Principal) {
+	if n := g.console.EndDevice(ctx, device, by, "the device "+device+" was revoked, or logged out"); n > 0 {
+		g.log.InfoContext(ctx, "sessions of the console ended with their device", slog.String("device", device), slog.Int("sessions", n))
+	}
+}
+
+// consoleServer serves the console: over TLS, or over plain HTTP to this machine.
+func consoleServer(ctx context.Context, g *gateway, handler *api.Server, of *http.Server) (*http.Server, error) {
+	site := g.console.Site(api.Listed(g.console.Handlers()), handler.Console())
+	server := &http.Server{
+		Handler: cutOff(site, stalledAfter), ReadHeaderTimeout: of.ReadHeaderTimeout, IdleTimeout: of.IdleTimeout,
+		MaxHeaderBytes: of.MaxHeaderBytes, ErrorLog: of.ErrorLog, ConnContext: of.ConnContext,
+	}
+	if !g.cfg.Console.TLS() || g.cfg.Listen.Console == "" {
+		return server, nil
+	}
+	source, err := consoleCertificate(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: source}
+	return server, nil
+}
+
+// consoleCertificate is what the console is served with over TLS. The CA of devices signs
+// none: browsers would have to trust it.
+func consoleCertificate(ctx context.Context, g *gateway) (certificate.Source, error) {
+	c := g.cfg.Console
+	if !c.OwnCA {
+		return certificate.Files(c.CertificateFile, c.KeyFile, func(err error) {
+			g.log.ErrorContext(ctx, "the certificate of the console changed and cannot be read; the one before it stays", slog.String("error", err.Error()))
+		})
+	}
+	origin, err := console.ParseOrigin(g.console.Origin)
+	if err != nil {
+		return nil, err
+	}
+	dir := statedir.ConsoleCA(g.cfg.StateDir)
+	source, made, err := certificate.Own(dir, []string{origin.Name()})
+	if made {
+		g.log.WarnContext(ctx, "a CA for the console was made: browsers have to trust it", slog.String("console", g.console.Origin), slog.String("file", filepath.Join(dir, certificate.RootFile)))
+	}
+	return source, err
+}

@@ -1,0 +1,120 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+)
+
+// maxText bounds what a message repeats of the provider's words, maxName what it
+// repeats of a name, in bytes.
+const (
+	maxText = 300
+	maxName = 100
+)
+
+// callbackPath is where the provider sends the browser on the person's machine.
+const callbackPath = "/callback"
+
+// CheckRedirect wants the loopback address of the person's own machine, with the port
+// on which the command listens (RFC 8252, section 7.3). "localhost" could be another
+// host to a browser.
+func CheckRedirect(redirect string) error {
+	u, err := url.Parse(redirect)
+	if err == nil {
+		port, bad := strconv.ParseUint(u.Port(), 10, 16)
+		if want := "http://127.0.0.1:" + strconv.FormatUint(port, 10) + callbackPath; bad == nil && port > 0 && redirect == want {
+			return nil
+		}
+	}
+	return reason.Errorf(reason.InvalidInput, "redirect_uri is not http://127.0.0.1:PORT%s: a login ends on the machine that began it", callbackPath)
+}
+
+// oauth is the client as golang.org/x/oauth2 has it.
+func (s *Service) oauth(p *provider, redirect, secret string) *oauth2.Config {
+	return &oauth2.Config{ClientID: s.ClientID, ClientSecret: secret, Endpoint: p.endpoint, RedirectURL: redirect, Scopes: s.Scopes}
+}
+
+// authorization are the parameters that bind the provider's answer to the login.
+func (s *Service) authorization(w *waiting) []oauth2.AuthCodeOption {
+	options := []oauth2.AuthCodeOption{oidc.Nonce(w.nonce), oauth2.S256ChallengeOption(w.verifier)}
+	if s.MaxAge > 0 {
+		options = append(options, oauth2.SetAuthURLParam("max_age", strconv.Itoa(int(s.MaxAge/time.Second))))
+	}
+	return options
+}
+
+// exchange turns the authorization code into the provider's tokens.
+func (s *Service) exchange(ctx context.Context, p *provider, w *waiting, code string) (*oauth2.Token, error) {
+	return s.token(ctx, p, w.redirect, code, oauth2.VerifierOption(w.verifier))
+}
+
+// token asks the token endpoint once. Its errors hold the provider's error code, and
+// nothing that was sent.
+func (s *Service) token(ctx context.Context, p *provider, redirect, code string, options ...oauth2.AuthCodeOption) (*oauth2.Token, error) {
+	secret, err := s.secret()
+	if err != nil {
+		return nil, err
+	}
+	ctx = oidc.ClientContext(ctx, s.client)
+	token, err := s.oauth(p, redirect, secret).Exchange(ctx, code, options...)
+	if err == nil {
+		return token, nil
+	}
+	var answer *oauth2.RetrieveError
+	switch {
+	case away(err):
+		return nil, unavailable(errors.New("its token endpoint does not answer"))
+	case errors.As(err, &answer) && answer.ErrorCode == "invalid_client":
+		return nil, reason.Errorf(reason.LoginUnavailable, "the identity provider does not take the gateway for its client %s", s.ClientID).
+			WithRemedy("An administrator compares oidc.client_id and oidc.client_secret_file with the provider's.")
+	case errors.As(err, &answer):
+		return nil, &declinedError{code: answer.ErrorCode}
+	}
+	return nil, reason.Errorf(reason.LoginRefused, "the identity provider's answer has no tokens")
+}
+
+func (s *Service) secret() (string, error) {
+	if s.Secret == nil {
+		return "", nil
+	}
+	secret, err := s.Secret()
+	if err != nil {
+		return "", reason.Errorf(reason.LoginUnavailable, "the gateway cannot show the identity provider who it is: %w", err).
+			WithRemedy("An administrator looks at oidc.client_secret_file with `palyra config check`.")
+	}
+	return secret, nil
+}
+
+// declinedError is an error code of the token endpoint (RFC 6749, section 5.2, and RFC
+// 8628, section 3.5).
+type declinedError struct{ code string }
+
+func (e *declinedError) Error() string { return e.reason().Message }
+
+// As makes it a reason.Error for whoever does not look at the code.
+func (e *declinedError) As(target any) bool {
+	known, ok := target.(**reason.Error)
+	if ok {
+		*known = e.reason()
+	}
+	return ok
+}
+
+func (e *declinedError) reason() *reason.Error {
+	switch e.code {
+	case "access_denied":
+		return reason.Errorf(reason.LoginRefused, "the login was denied at the identity provider")
+	case "expired_token":
+		return reason.Errorf(reason.LoginRefused, "nobody confirmed the login in time")
+	}
+	return reason.Errorf(reason.LoginRefused, "the identity provider does not take the login: %q", text.Ellipsis(e.code, maxName))
+}

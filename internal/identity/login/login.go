@@ -1,0 +1,291 @@
+// Package login lets people in whom an OpenID Connect provider vouches for. The
+// gateway is the provider's client: authorization codes are exchanged here, and no
+// token ever leaves the daemon. What a person gets is a certificate for a key that
+// their machine made before, so that a code or a login that somebody else learns of
+// is of no use.
+//
+// A login is a code flow with PKCE (RFC 7636) whose redirect ends on the person's own
+// machine (RFC 8252, section 7.3), or a device flow (RFC 8628). Logins under way are
+// kept in memory alone, bounded, and each is answered once.
+package login
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/limit"
+	"palyra/internal/core/reason"
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+)
+
+// Timeout bounds what one request of a person may wait for the provider.
+const Timeout = 20 * time.Second
+
+// Members is where a login arrives (identity.Service).
+type Members interface {
+	LogIn(ctx context.Context, l identity.Login) (identity.LoggedIn, error)
+	EndLogins(ctx context.Context, issuer, subject, why string) error
+}
+
+// Mapping gives the members of a group of the provider roles.
+type Mapping struct {
+	Group string
+	Roles []access.Role
+}
+
+// Config is what a Service is made of. Without an Issuer it refuses every login; with
+// one, all but Secret, UsernameDomain, MaxAge, DeviceFlow and Now are required.
+type Config struct {
+	// Issuer is the provider, as its ID tokens name it; ClientID is the gateway there.
+	Issuer, ClientID string
+	// Secret returns the client's secret; nil for a public client. It is asked each
+	// time, so that a new one takes effect at once.
+	Secret func() (string, error)
+	Scopes []string
+	// UsernameClaim holds the member's name; UsernameDomain is what it must end with
+	// after an '@', which is dropped.
+	UsernameClaim, UsernameDomain string
+	GroupsClaim                   string
+	Groups                        []Mapping
+	// Algorithms are the signature algorithms of ID tokens that count, all asymmetric.
+	Algorithms []string
+	// DeviceFlow also lets people in who confirm on another device.
+	DeviceFlow bool
+	// MaxAge is how long ago a person may have shown the provider who they are; 0 is
+	// for ever.
+	MaxAge time.Duration
+	// Session is how long a login lasts, at most ca.LeafLife.
+	Session time.Duration
+	Members Members
+	// Refused is told of each refusal: of an address, or of a person for whom the
+	// provider vouched.
+	Refused func(ctx context.Context, source string)
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Service begins logins and ends them. It is safe for concurrent use.
+type Service struct {
+	Config
+	client  *http.Client
+	open    *table
+	lockout *limit.Lockout
+	found   discovery
+}
+
+// backoff locks an address whose logins are refused.
+var backoff = limit.Backoff{Free: 10, First: time.Second, Longest: 5 * time.Minute, Forget: 15 * time.Minute}
+
+// New returns the service. It does not ask the provider yet: a gateway starts without.
+func New(c Config) (*Service, error) {
+	c.Now = now(c.Now)
+	lockout, err := limit.NewLockout(backoff)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{Config: c, client: NewClient((&net.Dialer{Timeout: answerTimeout}).DialContext, nil), open: newTable(c.Now), lockout: lockout, found: discovery{turn: make(chan struct{}, 1)}}
+	if c.Issuer == "" {
+		return s, nil
+	}
+	switch {
+	case c.ClientID == "" || c.UsernameClaim == "" || c.GroupsClaim == "" || len(c.Algorithms) == 0 || c.Members == nil || c.Refused == nil || c.Log == nil:
+		return nil, errors.New("making the login service: something is missing")
+	case c.Session <= 0 || c.Session > ca.LeafLife:
+		return nil, fmt.Errorf("making the login service: sessions of %s", c.Session)
+	}
+	for _, a := range c.Algorithms {
+		if !Asymmetric(a) {
+			return nil, fmt.Errorf("making the login service: %s is no asymmetric signature", a)
+		}
+	}
+	return s, nil
+}
+
+func now(given func() time.Time) func() time.Time {
+	if given == nil {
+		return time.Now
+	}
+	return given
+}
+
+// Request begins a login.
+type Request struct {
+	// CSR is a certificate request of the session's key, DER.
+	CSR []byte
+	// Redirect is where the provider sends the person's browser; "" asks for a device
+	// flow.
+	Redirect string
+	// ToConsole says that Redirect is the callback of the gateway's own console, which
+	// keeps the session's key, and not a loopback address. No client of the API sets it.
+	ToConsole bool
+	// Address is where the request comes from.
+	Address string
+}
+
+// Begun is a login that waits for the person.
+type Begun struct {
+	ID        string
+	ExpiresAt time.Time
+	// AuthorizationURL is for the person's browser.
+	AuthorizationURL string
+	// UserCode is what the person types at VerificationURI, or finds there filled in at
+	// VerificationURIComplete. Interval is how often it is worth asking.
+	UserCode, VerificationURI, VerificationURIComplete string
+	Interval                                           time.Duration
+}
+
+// Begin begins a login.
+func (s *Service) Begin(ctx context.Context, r Request) (Begun, error) {
+	if err := s.ready(r.Address); err != nil {
+		return Begun{}, err
+	}
+	if len(r.CSR) > maxCSR {
+		return Begun{}, reason.Errorf(reason.InputTooLarge, "the certificate request has %d bytes, the limit is %d", len(r.CSR), maxCSR)
+	}
+	key, err := ca.RequestKey(r.CSR)
+	if err != nil {
+		return Begun{}, err
+	}
+	if r.Redirect != "" {
+		if err := CheckRedirect(r.Redirect); err != nil && !r.ToConsole {
+			return Begun{}, err
+		}
+	} else if !s.DeviceFlow {
+		return Begun{}, reason.Errorf(reason.LoginRefused, "this gateway takes no confirmation on another device").
+			WithRemedy("Log in with a browser on this machine: `palyra login` without --device. An administrator can set oidc.device_flow = true.")
+	}
+	w := &waiting{address: limit.Address(r.Address), csr: r.CSR, key: key, redirect: r.Redirect}
+	if err := s.open.add(w); err != nil {
+		return Begun{}, err
+	}
+	begun, err := s.begin(ctx, w)
+	if err != nil {
+		s.open.drop(w)
+	}
+	return begun, err
+}
+
+func (s *Service) begin(ctx context.Context, w *waiting) (Begun, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	p, err := s.provider(ctx)
+	if err != nil {
+		return Begun{}, err
+	}
+	if w.redirect == "" {
+		return s.beginDevice(ctx, p, w)
+	}
+	// What the login is bound to was made with it and stays here.
+	return Begun{ID: w.id, ExpiresAt: w.ends, AuthorizationURL: s.oauth(p, w.redirect, "").AuthCodeURL(w.state, s.authorization(w)...)}, nil
+}
+
+// Answer is what the provider sent the person's browser with.
+type Answer struct {
+	ID, State, Code string
+	// Issuer is "iss" of RFC 9207, "" where the provider sends none.
+	Issuer string
+	// Proof is identity.Prove of identity.LoginProof by the session's key.
+	Proof   []byte
+	Address string
+}
+
+// Complete ends a login with a browser. A login is answered once: whatever comes of
+// it, a second answer finds none.
+func (s *Service) Complete(ctx context.Context, a Answer) (identity.LoggedIn, error) {
+	if err := s.ready(a.Address); err != nil {
+		return identity.LoggedIn{}, err
+	}
+	w := s.open.find(a.ID)
+	if w == nil || w.redirect == "" || !identity.Proven(w.key, identity.LoginProof(a.ID, a.Code), a.Proof) {
+		return identity.LoggedIn{}, s.refuse(ctx, a.Address, a.Address, noLogin())
+	}
+	if !s.open.take(w) {
+		return identity.LoggedIn{}, s.refuse(ctx, a.Address, a.Address, noLogin())
+	}
+	if !same(w.state, a.State) || a.Issuer != "" && a.Issuer != s.Issuer {
+		return identity.LoggedIn{}, s.refuse(ctx, a.Address, a.Address,
+			reason.Errorf(reason.LoginRefused, "the answer is not of this login"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	p, err := s.provider(ctx)
+	if err != nil {
+		return identity.LoggedIn{}, err
+	}
+	token, err := s.exchange(ctx, p, w, a.Code)
+	if err != nil {
+		return identity.LoggedIn{}, s.noted(ctx, a.Address, a.Address, err)
+	}
+	return s.admit(ctx, p, w, a.Address, token)
+}
+
+// noLogin is the same for a login that never was, one that ended, one that was
+// answered, and a proof of another key.
+func noLogin() error {
+	return reason.Errorf(reason.LoginRefused, "there is no such login: it ended, was answered before, or is somebody else's")
+}
+
+// admit lets the person in of whom a token response tells.
+func (s *Service) admit(ctx context.Context, p *provider, w *waiting, address string, token *oauth2.Token) (identity.LoggedIn, error) {
+	raw, _ := token.Extra("id_token").(string)
+	who, err := s.verify(ctx, p, w.nonce, raw)
+	if err != nil {
+		return identity.LoggedIn{}, s.noted(ctx, address, address, err)
+	}
+	roles, err := s.roles(who)
+	if err != nil {
+		return identity.LoggedIn{}, errors.Join(s.noted(ctx, address, who.String(), err),
+			s.Members.EndLogins(ctx, s.Issuer, who.subject, "the identity provider names no group that has a role here"))
+	}
+	in, err := s.Members.LogIn(ctx, identity.Login{
+		Issuer: s.Issuer, Subject: who.subject, Name: who.name, Roles: roles, Request: w.csr, Life: s.Session,
+	})
+	if err != nil {
+		return identity.LoggedIn{}, s.noted(ctx, address, who.String(), err)
+	}
+	s.lockout.Succeeded(limit.Address(address))
+	s.Log.InfoContext(ctx, "a person logged in", slog.String("principal", in.Member.Principal.String()), slog.String("device", in.Device.ID))
+	return in, nil
+}
+
+// ready refuses where there is no provider, and an address that is locked.
+func (s *Service) ready(address string) error {
+	if s.Issuer == "" {
+		return reason.Errorf(reason.LoginUnavailable, "this gateway has no identity provider").
+			WithRemedy("Use a credential of another kind; an administrator sets [oidc] in palyra.toml and restarts palyrad.")
+	}
+	if wait := s.lockout.Locked(limit.Address(address)); wait > 0 {
+		return reason.Errorf(reason.RateLimited, "too many logins from here were refused; try again in %s", wait.Round(time.Second)).
+			WithField("retry_after", wait.String())
+	}
+	return nil
+}
+
+// noted counts an error if it is a refusal. That the provider is away is nobody's
+// fault.
+func (s *Service) noted(ctx context.Context, address, source string, err error) error {
+	switch reason.Of(err) {
+	case reason.LoginUnavailable, reason.JournalUnavailable, reason.Internal:
+		return err
+	}
+	return s.refuse(ctx, address, source, err)
+}
+
+func (s *Service) refuse(ctx context.Context, address, source string, err error) error {
+	s.lockout.Failed(limit.Address(address))
+	s.Refused(ctx, cmp.Or(source, "unknown"))
+	return err
+}
+
+// Lockout has the addresses that failed too often, for who watches them.
+func (s *Service) Lockout() *limit.Lockout { return s.lockout }

@@ -1,0 +1,180 @@
+package login
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"palyra/internal/core/dnsname"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+)
+
+const (
+	// fresh is how long what the provider says of itself counts, its keys included: a
+	// key that it withdrew verifies nothing after that. Keys that it adds are found at
+	// once.
+	fresh = 5 * time.Minute
+	// failedFor is how long a provider that could not be asked is not asked again, so
+	// that strangers cannot make the gateway ask it at will.
+	failedFor = 5 * time.Second
+	// answerTimeout bounds one answer of the provider, and maxAnswer its bytes.
+	answerTimeout = 10 * time.Second
+	maxAnswer     = 1 << 20
+)
+
+// provider is what the provider says of itself.
+type provider struct {
+	endpoint oauth2.Endpoint
+	keys     *oidc.RemoteKeySet
+	at       time.Time
+}
+
+// discovery keeps the provider's word, or that it could not be had. Whoever has put
+// something into turn may use the rest.
+type discovery struct {
+	turn     chan struct{}
+	provider *provider
+	err      error
+	failedAt time.Time
+}
+
+// provider asks the provider about itself, unless its word is fresh.
+func (s *Service) provider(ctx context.Context) (*provider, error) {
+	select {
+	case s.found.turn <- struct{}{}:
+		defer func() { <-s.found.turn }()
+	case <-ctx.Done():
+		return nil, unavailable(ctx.Err())
+	}
+	f, now := &s.found, s.Now()
+	switch {
+	case f.provider != nil && now.Sub(f.provider.at) < fresh:
+		return f.provider, nil
+	case f.err != nil && now.Sub(f.failedAt) < failedFor:
+		return nil, f.err
+	}
+	f.provider, f.err = s.discover(ctx, now)
+	if f.err != nil {
+		f.failedAt = now
+		s.Log.WarnContext(ctx, "the identity provider cannot be asked", slog.String("error", f.err.Error()))
+	}
+	return f.provider, f.err
+}
+
+func (s *Service) discover(ctx context.Context, now time.Time) (*provider, error) {
+	asked, err := oidc.NewProvider(oidc.ClientContext(ctx, s.client), s.Issuer)
+	if err != nil {
+		var other *oidc.IssuerMismatchError
+		if errors.As(err, &other) {
+			return nil, reason.Errorf(reason.LoginUnavailable, "the identity provider calls itself %s, and oidc.issuer is %s",
+				text.Ellipsis(other.Discovered, maxName), s.Issuer).WithRemedy("An administrator corrects oidc.issuer in palyra.toml and restarts palyrad.")
+		}
+		return nil, unavailable(err)
+	}
+	var said struct {
+		JWKS string   `json:"jwks_uri"`
+		Auth []string `json:"token_endpoint_auth_methods_supported"`
+	}
+	if err := asked.Claims(&said); err != nil {
+		return nil, unavailable(err)
+	}
+	p := &provider{endpoint: asked.Endpoint(), at: now}
+	for name, endpoint := range map[string]string{
+		"authorization_endpoint": p.endpoint.AuthURL, "token_endpoint": p.endpoint.TokenURL, "jwks_uri": said.JWKS,
+		"device_authorization_endpoint": p.endpoint.DeviceAuthURL,
+	} {
+		if err := s.checkEndpoint(name, endpoint); err != nil {
+			return nil, err
+		}
+	}
+	p.endpoint.AuthStyle = s.authStyle(said.Auth)
+	p.keys = oidc.NewRemoteKeySet(oidc.ClientContext(ctx, s.client), said.JWKS)
+	return p, nil
+}
+
+// authStyle is how the client shows its secret (OpenID Connect Discovery 1.0, section
+// 3: client_secret_basic unless the provider says otherwise). Guessing by trying both
+// would use the code up.
+func (s *Service) authStyle(supported []string) oauth2.AuthStyle {
+	if s.Secret == nil || len(supported) > 0 && !slices.Contains(supported, "client_secret_basic") {
+		return oauth2.AuthStyleInParams
+	}
+	return oauth2.AuthStyleInHeader
+}
+
+// checkEndpoint wants TLS, or the very machine that the issuer is on.
+func (s *Service) checkEndpoint(name, endpoint string) error {
+	u, err := url.Parse(endpoint)
+	switch {
+	case name == "device_authorization_endpoint" && endpoint == "":
+		return nil
+	case err == nil && u.Scheme == "https" && u.Host != "":
+		return nil
+	case err == nil && u.Scheme == "http" && dnsname.Loopback(u.Hostname()) && len(s.Issuer) > 5 && s.Issuer[:5] == "http:":
+		return nil
+	}
+	return reason.Errorf(reason.LoginUnavailable, "the identity provider's %s is %q, which is no https URL", name, text.Ellipsis(endpoint, maxName)).
+		WithRemedy("An administrator looks at the provider's configuration.")
+}
+
+// unavailable is the clear refusal of a provider that cannot be asked.
+func unavailable(err error) error {
+	return reason.Errorf(reason.LoginUnavailable, "the identity provider cannot be asked: %s", text.Ellipsis(err.Error(), maxText)).
+		WithRemedy("Try again later; an administrator looks whether the gateway reaches oidc.issuer. Other credentials are not concerned.")
+}
+
+// away reports whether an error is one of reaching the provider.
+func away(err error) bool {
+	var wire *url.Error
+	var answer *oauth2.RetrieveError
+	return errors.As(err, &wire) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		errors.As(err, &answer) && answer.Response != nil && answer.Response.StatusCode >= http.StatusInternalServerError
+}
+
+// NewClient asks a provider and nobody else: no proxy, no redirect, and
+// bounded answers. A GET that is not answered with what was asked for is an error.
+// roots are the system's when nil.
+func NewClient(dial func(ctx context.Context, network, address string) (net.Conn, error), roots *x509.CertPool) *http.Client {
+	return &http.Client{
+		Timeout:       answerTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: bounded{&http.Transport{
+			Proxy:                  nil, // whatever the daemon's environment says
+			DialContext:            dial,
+			TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:    answerTimeout,
+			ForceAttemptHTTP2:      true,
+			MaxIdleConnsPerHost:    2,
+			IdleConnTimeout:        30 * time.Second,
+			MaxResponseHeaderBytes: 64 << 10,
+		}},
+	}
+}
+
+// bounded limits how much of an answer is read.
+type bounded struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := b.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	res.Body = http.MaxBytesReader(nil, res.Body, maxAnswer)
+	if r.Method == http.MethodGet && res.StatusCode != http.StatusOK {
+		return nil, errors.Join(fmt.Errorf("it answers %s", res.Status), res.Body.Close())
+	}
+	return res, nil
+}

@@ -1,0 +1,294 @@
+package resource
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/dnsname"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/egress"
+	"palyra/internal/identity/login"
+)
+
+const (
+	// fresh is how long keys count without being asked for again, and stale how long
+	// they count if the issuer cannot be asked: a key that it withdrew verifies nothing
+	// after that.
+	fresh = 5 * time.Minute
+	stale = 15 * time.Minute
+	// firstPause and longestPause bound how seldom an issuer is asked that cannot be,
+	// each pause being twice the one before. rotation is how often a key that nobody
+	// knows has it asked: whoever sends such tokens cannot have it asked at will.
+	firstPause   = 5 * time.Second
+	longestPause = 2 * time.Minute
+	rotation     = 30 * time.Second
+	// askTime bounds one asking, metadata and keys together; maxKeys how many keys of an
+	// issuer are looked at, and maxAnswer the bytes of an answer.
+	askTime   = 15 * time.Second
+	maxKeys   = 64
+	maxAnswer = 1 << 20
+)
+
+// keys are those of an issuer, fetched through the egress rules and kept for a while.
+// It is an oidc.KeySet.
+type keys struct {
+	issuer Issuer
+	client *http.Client
+	now    func() time.Time
+	log    *slog.Logger
+
+	// turn has room for the one who asks.
+	turn chan struct{}
+
+	mu    sync.Mutex
+	known []jose.JSONWebKey
+	// at is when known was fetched, asked when the issuer was asked last, and pause how
+	// long it is left alone after that.
+	at, asked time.Time
+	pause     time.Duration
+	// err is why the issuer could not be asked last, nil where it could.
+	err *reason.Error
+}
+
+func newKeys(i Issuer, c Config) *keys {
+	dialer := &egress.Dialer{Rules: i.Rules, Resolver: c.Resolver, Dial: c.Dial, Interfaces: c.Interfaces}
+	return &keys{issuer: i, client: login.NewClient(dialer.DialContext, nil), now: c.Now, log: c.Log, turn: make(chan struct{}, 1)}
+}
+
+// away is why no keys can be had, nil where there are some.
+func (k *keys) away() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err != nil && !k.usable(k.now()) {
+		return k.err
+	}
+	return nil
+}
+
+// usable reports whether what is known still counts. The caller holds mu.
+func (k *keys) usable(now time.Time) bool { return !k.at.IsZero() && now.Sub(k.at) < stale }
+
+// VerifySignature implements oidc.KeySet: the payload of a token that one of the
+// issuer's keys signed, with an algorithm that counts.
+func (k *keys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	var algorithms []jose.SignatureAlgorithm
+	for _, a := range k.issuer.Algorithms {
+		algorithms = append(algorithms, jose.SignatureAlgorithm(a))
+	}
+	signed, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the token: %w", err)
+	}
+	header := signed.Signatures[0].Header
+	payload, found := check(signed, header, k.current(ctx, false))
+	if !found {
+		payload, found = check(signed, header, k.current(ctx, true))
+	}
+	if !found {
+		return nil, errors.New("no key of the issuer signed it")
+	}
+	return payload, nil
+}
+
+// check verifies a token by the keys that may have signed it. What its header says of
+// keys beside their name ("jwk", "jku", "x5u") is not looked at.
+func check(signed *jose.JSONWebSignature, header jose.Header, known []jose.JSONWebKey) ([]byte, bool) {
+	for i := range known {
+		key := &known[i]
+		if header.KeyID != "" && key.KeyID != header.KeyID || key.Algorithm != "" && key.Algorithm != header.Algorithm {
+			continue
+		}
+		if payload, err := signed.Verify(key.Key); err == nil {
+			return payload, true
+		}
+	}
+	return nil, false
+}
+
+// current are the issuer's keys, none where they cannot be had. It asks the issuer when
+// they are old, and, with unknown, when the key of a token is none of them.
+func (k *keys) current(ctx context.Context, unknown bool) []jose.JSONWebKey {
+	if !k.due(k.now(), unknown) {
+		return k.counting()
+	}
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return nil
+	}
+	if now := k.now(); k.due(now, unknown) {
+		// It is asked to the end: whoever leaves meanwhile must not have it asked again.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+		defer cancel()
+		known, err := k.fetch(ctx)
+		k.note(ctx, now, known, err)
+	}
+	return k.counting()
+}
+
+// counting are the keys that count now.
+func (k *keys) counting() []jose.JSONWebKey {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.usable(k.now()) {
+		return nil
+	}
+	return k.known
+}
+
+// due reports whether the issuer is to be asked.
+func (k *keys) due(now time.Time, unknown bool) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch since := now.Sub(k.asked); {
+	case k.asked.IsZero():
+		return true
+	case k.err != nil:
+		return since >= k.pause
+	case unknown:
+		return since >= rotation
+	default:
+		return now.Sub(k.at) >= fresh
+	}
+}
+
+func (k *keys) note(ctx context.Context, now time.Time, known []jose.JSONWebKey, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked = now
+	if err == nil {
+		k.known, k.at, k.err, k.pause = known, now, nil, 0
+		return
+	}
+	k.pause = min(max(2*k.pause, firstPause), longestPause)
+	k.err = reason.Errorf(reason.LoginUnavailable, "the keys of the issuer %s cannot be had: %s", k.issuer.Name, text.Ellipsis(err.Error(), maxText)).
+		WithRemedy("Try again later, or use a token of the gateway's own; an administrator looks whether the gateway reaches the issuer (oauth_issuers.allowed_hosts).")
+	k.log.WarnContext(ctx, "the keys of an OAuth issuer cannot be had", slog.String("error", k.err.Message))
+}
+
+// fetch asks the issuer for its keys.
+func (k *keys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
+	at := k.issuer.JWKS
+	if at == "" {
+		var err error
+		if at, err = k.discover(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := k.get(ctx, at, &set); err != nil {
+		return nil, err
+	}
+	var known []jose.JSONWebKey
+	for _, raw := range set.Keys[:min(len(set.Keys), maxKeys)] {
+		var key jose.JSONWebKey
+		// A key that nobody can use here, such as one of another kind, is no reason to
+		// lose the others (RFC 7517, section 5).
+		if json.Unmarshal(raw, &key) == nil && key.IsPublic() && key.Valid() && (key.Use == "" || key.Use == "sig") {
+			known = append(known, key)
+		}
+	}
+	if len(known) == 0 {
+		return nil, errors.New("its key set has no public key that signs")
+	}
+	return known, nil
+}
+
+// discover finds where the keys are by the issuer's metadata: of OpenID Connect
+// Discovery 1.0, else of RFC 8414. Metadata of another issuer is none (issuer mix-up).
+func (k *keys) discover(ctx context.Context) (string, error) {
+	u, err := url.Parse(k.issuer.Name)
+	if err != nil {
+		return "", err
+	}
+	var said struct {
+		Issuer string `json:"issuer"`
+		JWKS   string `json:"jwks_uri"`
+	}
+	path := strings.TrimSuffix(u.Path, "/")
+	oauth := *u
+	oauth.Path = "/.well-known/oauth-authorization-server" + path
+	err = k.get(ctx, strings.TrimSuffix(k.issuer.Name, "/")+"/.well-known/openid-configuration", &said)
+	if err != nil {
+		err = k.get(ctx, oauth.String(), &said)
+	}
+	if err != nil {
+		return "", err
+	}
+	if !SameIssuer(said.Issuer, k.issuer.Name) {
+		return "", fmt.Errorf("its metadata is of %q", text.Ellipsis(said.Issuer, maxText))
+	}
+	jwks, err := url.Parse(said.JWKS)
+	if err != nil || jwks.Host == "" || jwks.Scheme != "https" && (jwks.Scheme != "http" || u.Scheme != "http" || !dnsname.Loopback(jwks.Hostname())) {
+		return "", fmt.Errorf("its jwks_uri is %q, which is no https URL", text.Ellipsis(said.JWKS, maxText))
+	}
+	return said.JWKS, nil
+}
+
+// get reads a JSON document.
+func (k *keys) get(ctx context.Context, at string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/json")
+	res, err := k.client.Do(req)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return err
+	}
+	if err := canonical.Read(text, into); err != nil {
+		return fmt.Errorf("%s is no JSON document: %w", at, err)
+	}
+	return nil
+}
+
+// Hosts are the rules for the hosts that an issuer names itself: its own, and that of
+// its keys where they are configured.
+func Hosts(urls ...string) ([]egress.Rule, error) {
+	var list []string
+	for _, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil || u.Hostname() == "" {
+			continue
+		}
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"http": "80"}[u.Scheme]
+		}
+		if port == "" {
+			port = "443"
+		}
+		host, err := egress.CanonicalHost(u.Hostname())
+		if err != nil {
+			return nil, err
+		}
+		number, err := egress.ParsePort(port)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, host.Join(number))
+	}
+	slices.Sort(list)
+	return egress.ParseRules(slices.Compact(list))
+}

@@ -1,0 +1,133 @@
+package login
+
+import (
+	"container/list"
+	"crypto"
+	"crypto/rand"
+	"crypto/subtle"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"palyra/internal/core/reason"
+)
+
+const (
+	// life is how long a login waits for its person.
+	life = 10 * time.Minute
+	// mostOpen bounds the logins that wait, and mostOfOne those of one address: about
+	// 12 MiB in all, and an address alone keeps nobody else out.
+	mostOpen  = 4096
+	mostOfOne = 64
+	// maxCSR is far above a request for a key of a kind that is taken, in bytes.
+	maxCSR = 2 << 10
+)
+
+// waiting is a login that waits for its person. What is above mu never changes once
+// the login is in the table.
+type waiting struct {
+	id, address string
+	csr         []byte
+	key         crypto.PublicKey
+	// redirect is "" for a device flow, which has none of state, nonce and verifier.
+	redirect               string
+	state, nonce, verifier string
+	ends                   time.Time
+	at                     *list.Element
+
+	mu sync.Mutex
+	// deviceCode is what the provider is asked with, until expires, every interval, and
+	// not before next.
+	deviceCode    string
+	interval      time.Duration
+	next, expires time.Time
+}
+
+// table holds the logins that wait. All live equally long, so the first of byAge ends
+// first.
+type table struct {
+	now    func() time.Time
+	mu     sync.Mutex
+	byID   map[string]*waiting
+	ofOne  map[string]int
+	byAge  list.List
+	most   int
+	perOne int
+}
+
+func newTable(now func() time.Time) *table {
+	return &table{now: now, byID: map[string]*waiting{}, ofOne: map[string]int{}, most: mostOpen, perOne: mostOfOne}
+}
+
+// add puts a login into the table and makes its secrets. When the table is full, those
+// that wait keep their places: otherwise a stranger could push people out.
+func (t *table) add(w *waiting) error {
+	w.id = rand.Text()
+	if w.redirect != "" {
+		w.state, w.nonce, w.verifier = rand.Text(), rand.Text(), oauth2.GenerateVerifier()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	for e := t.byAge.Front(); e != nil; e = t.byAge.Front() {
+		old, _ := e.Value.(*waiting)
+		if now.Before(old.ends) {
+			break
+		}
+		t.remove(old)
+	}
+	switch {
+	case t.ofOne[w.address] >= t.perOne:
+		return tooMany("too many logins from this address wait for their person")
+	case len(t.byID) >= t.most:
+		return tooMany("too many logins wait for their person")
+	}
+	w.ends = now.Add(life)
+	t.byID[w.id], w.at = w, t.byAge.PushBack(w)
+	t.ofOne[w.address]++
+	return nil
+}
+
+func tooMany(what string) error {
+	return reason.Errorf(reason.RateLimited, "%s", what).WithField("retry_after", life.String()).
+		WithRemedy("Finish one that waits, or try again in %s.", life)
+}
+
+// find returns a login that still waits, nil for none.
+func (t *table) find(id string) *waiting {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := t.byID[id]
+	if w == nil || !t.now().Before(w.ends) {
+		return nil
+	}
+	return w
+}
+
+// take removes a login and reports whether it was there: of those who answer it at
+// the same time, one is let through.
+func (t *table) take(w *waiting) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID[w.id] != w {
+		return false
+	}
+	t.remove(w)
+	return true
+}
+
+func (t *table) drop(w *waiting) { t.take(w) }
+
+func (t *table) remove(w *waiting) {
+	delete(t.byID, w.id)
+	t.byAge.Remove(w.at)
+	if t.ofOne[w.address]--; t.ofOne[w.address] == 0 {
+		delete(t.ofOne, w.address)
+	}
+}
+
+// same compares in constant time, and nothing is the same as "".
+func same(want, got string) bool {
+	return want != "" && subtle.ConstantTimeCompare([]byte(want), []byte(got)) == 1
+}

@@ -1,0 +1,328 @@
+package pairing
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/limit"
+	"palyra/internal/core/reason"
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+	"palyra/internal/identity/pairing/spake2plus"
+)
+
+const (
+	// mostCodes bounds the codes that there are at a time, mostOfOne those of one
+	// maker. With MostGuesses they bound everything that strangers can make the
+	// host remember.
+	mostCodes, mostOfOne = 64, 8
+	// answerWithin is how long a candidate has for its confirmation.
+	answerWithin = 30 * time.Second
+	// collectWithin is how long a certificate waits for the candidate once people
+	// were asked, and how long a device that was made may collect it again.
+	collectWithin = time.Hour
+)
+
+// wrongGuesses lock an address out. The fifth ends the code anyway.
+var wrongGuesses = limit.Backoff{Free: 3, First: 5 * time.Second, Longest: 15 * time.Minute, Forget: time.Hour}
+
+// Issuer gives devices to members: identity.Service.
+type Issuer interface {
+	// MayPair refuses what Pair would refuse.
+	MayPair(p identity.Pairing) error
+	// Pair makes the device, durably.
+	Pair(ctx context.Context, p identity.Pairing) (identity.Admission, error)
+	// PairAgain certifies the key of a device that was paired at most within ago once
+	// more. The key is "sha256:" and the digest.
+	PairAgain(ctx context.Context, key string, request []byte, within time.Duration) (identity.Device, ca.Issued, error)
+}
+
+// Approvals is where people are asked.
+type Approvals interface {
+	// Ask asks whether the candidate of a code gets its certificate, and waits for the
+	// answer; an error is a no. asked is told the approval's id once people can answer.
+	// When ctx ends, the question is withdrawn.
+	Ask(ctx context.Context, c Code, asked func(approvalID string)) (Yes, error)
+}
+
+// Yes is the answer of people that a device gets its certificate.
+type Yes interface {
+	// By are those who said so.
+	By() []access.Principal
+	// Use uses the answer up, right before the device is made. It fails when those who
+	// said so may not any more.
+	Use(ctx context.Context, extra ...event.Draft) error
+}
+
+// Journal is where what happens to codes is recorded.
+type Journal interface {
+	Record(ctx context.Context, code event.Code, actor, subject string, payload any) error
+}
+
+// Server is what candidates see of the gateway.
+type Server struct {
+	// CA is the root certificate, DER; Name and Key are the name and the KeySHA256 of
+	// the certificate that the gateway's listener shows.
+	CA   []byte
+	Name string
+	Key  []byte
+}
+
+// Config is what a Host is made of. All fields are required.
+type Config struct {
+	Issuer    Issuer
+	Approvals Approvals
+	Journal   Journal
+	Server    func() (Server, error)
+}
+
+// Host is the gateway's side. It is safe for concurrent use.
+type Host struct {
+	cfg     Config
+	lockout *limit.Lockout
+
+	mu       sync.Mutex
+	codes    map[string]*code
+	attempts map[string]*attempt
+	tries    map[tried]*triedTimes
+
+	// asking hands questions to Run, which waits for their answers.
+	asking chan question
+}
+
+// code is a Code with what only the host knows.
+type code struct {
+	Code
+	record *spake2plus.Record
+	salt   []byte
+	// guessed is when the last guess was made.
+	guessed time.Time
+	// withdraw takes the question back; nil before it is asked.
+	withdraw context.CancelFunc
+	// answered is closed when people answered: with yes, or with no.
+	answered chan struct{}
+	yes      Yes
+	no       error
+	// issuing makes one certificate at a time; chain is the one that was made.
+	issuing sync.Mutex
+	chain   string
+}
+
+// NewHost returns a host without codes.
+func NewHost(cfg Config) (*Host, error) {
+	if cfg.Issuer == nil || cfg.Approvals == nil || cfg.Journal == nil || cfg.Server == nil {
+		return nil, errors.New("making the host of pairings: issuer, approvals, journal and server are required")
+	}
+	lockout, err := limit.NewLockout(wrongGuesses)
+	if err != nil {
+		return nil, err
+	}
+	return &Host{cfg: cfg, lockout: lockout, codes: map[string]*code{}, attempts: map[string]*attempt{}, tries: map[tried]*triedTimes{}, asking: make(chan question)}, nil
+}
+
+// Create makes a code. Only its answer holds the secret.
+func (h *Host) Create(ctx context.Context, r Request) (Made, error) {
+	if err := r.check(); err != nil {
+		return Made{}, err
+	}
+	if err := h.cfg.Issuer.MayPair(r.For); err != nil {
+		return Made{}, err
+	}
+	c, secret, err := newCode(r)
+	if err != nil {
+		return Made{}, err
+	}
+	h.forget(ctx)
+	if err := h.room(r.For.MadeBy); err != nil {
+		return Made{}, err
+	}
+	if err := h.cfg.Journal.Record(ctx, event.PairingOpened, r.For.MadeBy.String(), c.ID, opened{
+		Kind: r.Kind, DeviceID: c.For.DeviceID, Member: c.For.Member, New: c.For.New, Roles: c.For.Roles, Owner: c.For.Owner, ExpiresAt: c.ExpiresAt,
+	}); err != nil {
+		return Made{}, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.codes[c.ID] = c
+	return Made{Code: c.Code, Secret: secret}, nil
+}
+
+// newCode draws a code, and turns its secret at once into what the host keeps.
+func newCode(r Request) (*code, string, error) {
+	secret, err := newSecret(r.Kind)
+	if err != nil {
+		return nil, "", err
+	}
+	salt, err := spake2plus.NewSalt()
+	if err != nil {
+		return nil, "", err
+	}
+	derived, err := spake2plus.Derive([]byte(secret), salt, identities)
+	if err != nil {
+		return nil, "", err
+	}
+	record, err := derived.Record()
+	if err != nil {
+		return nil, "", err
+	}
+	id, err := newID()
+	if err != nil {
+		return nil, "", err
+	}
+	now := time.Now().UTC()
+	if r.For.DeviceID, err = identity.NewDeviceID(now); err != nil {
+		return nil, "", err
+	}
+	r.For.Code = id
+	return &code{
+		Code:   Code{ID: id, Kind: r.Kind, For: r.For, CreatedAt: now, ExpiresAt: now.Add(r.TTL), State: Open},
+		record: record, salt: salt, answered: make(chan struct{}),
+	}, secret, nil
+}
+
+// room refuses a code too many.
+func (h *Host) room(maker access.Principal) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all, mine := 0, 0
+	for _, c := range h.codes {
+		if c.State == Given {
+			continue
+		}
+		if all++; c.For.MadeBy == maker {
+			mine++
+		}
+	}
+	if all < mostCodes && mine < mostOfOne {
+		return nil
+	}
+	return reason.Errorf(reason.RateLimited, "%d pairings are under way, %d of them of %s", all, mine, maker).
+		WithRemedy("End one that nobody needs: `palyra pairing list`, `palyra pairing cancel ID`; each ends by itself, too.")
+}
+
+// List returns the codes that have not ended, the oldest first: all, or those that a
+// member made or that give it a device.
+func (h *Host) List(ctx context.Context, of access.Principal, all bool) []Code {
+	h.forget(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var list []Code
+	for _, c := range h.codes {
+		if all || c.hangsOn(of) {
+			list = append(list, c.Code)
+		}
+	}
+	slices.SortFunc(list, func(a, b Code) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
+	return list
+}
+
+// Cancel ends a code; a device that was made stays. Unless all is set, the code has to
+// be one that List shows the actor.
+func (h *Host) Cancel(ctx context.Context, by access.Principal, all bool, id string) (Code, error) {
+	h.forget(ctx)
+	h.mu.Lock()
+	c := h.codes[id]
+	if c == nil || !all && !c.hangsOn(by) {
+		h.mu.Unlock()
+		return Code{}, reason.Errorf(reason.NotFound, "there is no pairing %s", id).WithRemedy("See `palyra pairing list`.")
+	}
+	if c.State == Given {
+		h.mu.Unlock()
+		return Code{}, reason.Errorf(reason.InvalidInput, "the pairing %s is over: %s has its certificate", id, c.For.DeviceID).
+			WithRemedy("Revoke the device: `palyra devices revoke %s`.", c.For.DeviceID)
+	}
+	h.drop(c)
+	was := c.Code
+	h.mu.Unlock()
+	return was, h.ended(ctx, by.String(), was, "cancelled")
+}
+
+// EndOf ends the codes that a member made or that give it a device: it may do less
+// than before.
+func (h *Host) EndOf(ctx context.Context, p access.Principal) {
+	h.end(ctx, "member", func(c *code) bool { return c.hangsOn(p) && c.State != Given })
+}
+
+// forget ends the codes whose time is over.
+func (h *Host) forget(ctx context.Context) {
+	now := time.Now()
+	h.end(ctx, "guesses", func(c *code) bool {
+		return c.State == Open && c.Guesses >= MostGuesses && now.Sub(c.guessed) > answerWithin
+	})
+	h.end(ctx, "expired", func(c *code) bool { return now.After(c.until()) })
+}
+
+// until is when a code is forgotten. A used one waits for the answer of people, and
+// for the candidate.
+func (c *code) until() time.Time {
+	if c.State == Open {
+		return c.ExpiresAt
+	}
+	return c.ExpiresAt.Add(collectWithin)
+}
+
+func (h *Host) end(ctx context.Context, why string, over func(*code) bool) {
+	var list []Code
+	h.mu.Lock()
+	for _, c := range h.codes {
+		if over(c) {
+			h.drop(c)
+			if c.State != Given {
+				list = append(list, c.Code)
+			}
+		}
+	}
+	for id, a := range h.attempts {
+		if time.Since(a.at) > answerWithin {
+			delete(h.attempts, id)
+		}
+	}
+	h.mu.Unlock()
+	for _, c := range list {
+		// What cannot be recorded has ended all the same: the code is in no memory.
+		_ = h.ended(context.WithoutCancel(ctx), identity.Daemon().String(), c, why)
+	}
+}
+
+// drop forgets a code and its attempts. The caller holds h.mu.
+func (h *Host) drop(c *code) {
+	delete(h.codes, c.ID)
+	if c.withdraw != nil {
+		c.withdraw()
+	}
+	for id, a := range h.attempts {
+		if a.code == c {
+			delete(h.attempts, id)
+		}
+	}
+}
+
+// Run asks people, records attempts once a minute, and ends what is over, until ctx
+// ends. Questions that nobody answered by then are withdrawn.
+func (h *Host) Run(ctx context.Context) error {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	var questions sync.WaitGroup
+	defer questions.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			h.recordTries(context.WithoutCancel(ctx))
+			return nil
+		case q := <-h.asking:
+			questions.Go(func() { h.wait(ctx, q) })
+		case <-tick.C:
+			h.forget(ctx)
+			h.recordTries(ctx)
+		}
+	}
+}
+
+// Lockout has the addresses that failed too often, for who watches them.
+func (h *Host) Lockout() *limit.Lockout { return h.lockout }

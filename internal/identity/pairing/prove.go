@@ -1,0 +1,201 @@
+package pairing
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/identity/pairing/spake2plus"
+)
+
+// attempt is a guess whose candidate has not confirmed yet.
+type attempt struct {
+	code     *code
+	verifier *spake2plus.Verifier
+	at       time.Time
+	bound    bound
+	request  []byte
+	address  string
+}
+
+// failed is all that a candidate learns of an exchange that does not come off. Why
+// it did not is nobody's business.
+func failed() error {
+	return reason.Errorf(reason.PairingFailed, "the pairing failed: another secret, another connection, or too late")
+}
+
+// noCode is the answer where no code is open, whatever happened to it.
+func noCode() error {
+	return reason.Errorf(reason.NotFound, "no such pairing code is open at this gateway: it was used, had %d wrong guesses, expired, was cancelled, or the gateway was started again", MostGuesses).
+		WithRemedy("Have another made with `palyra pairing code` where you can use the gateway.")
+}
+
+// Begin says which code is open and what the gateway is. Without an id it is the one
+// PIN that is open. Nothing is remembered of who asks.
+func (h *Host) Begin(id string) (Offer, error) {
+	c, err := h.open(id)
+	if err != nil {
+		return Offer{}, err
+	}
+	server, err := h.cfg.Server()
+	if err != nil {
+		return Offer{}, err
+	}
+	return Offer{
+		Code: c.ID, Kind: c.Kind, Salt: c.salt, DeviceID: c.For.DeviceID, CA: server.CA, ServerName: server.Name, ServerKey: server.Key,
+	}, nil
+}
+
+// open finds a code that still takes guesses.
+func (h *Host) open(id string) (*code, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if id != "" {
+		if c := h.codes[id]; c.guessable() {
+			return c, nil
+		}
+		return nil, noCode()
+	}
+	var found *code
+	for _, c := range h.codes {
+		if c.Kind != PIN || !c.guessable() {
+			continue
+		}
+		if found != nil {
+			return nil, reason.Errorf(reason.InvalidInput, "several PINs are open at this gateway").
+				WithRemedy("Say which: `palyra pair ADDRESS --code ID`; `palyra pairing code` showed the id.")
+		}
+		found = c
+	}
+	if found == nil {
+		return nil, noCode()
+	}
+	return found, nil
+}
+
+func (c *code) guessable() bool {
+	return c != nil && c.State == Open && c.Guesses < MostGuesses && time.Now().Before(c.ExpiresAt)
+}
+
+// Prove takes a guess. It is counted before it is looked at, for the code and for the
+// address, and counts whatever comes of it.
+func (h *Host) Prove(conn Connection, p Proof) (Answer, error) {
+	key, err := requested(p.Request)
+	if err != nil {
+		return Answer{}, err
+	}
+	deviceKey, err := KeySHA256(key)
+	if err != nil {
+		return Answer{}, err
+	}
+	if len(p.Commitment) != commitmentSize || len(conn.Exporter) != exporterSize {
+		return Answer{}, failed()
+	}
+	c, left, err := h.spend(p.Code, conn.Address)
+	if err != nil {
+		return Answer{}, err
+	}
+	server, err := h.cfg.Server()
+	if err != nil {
+		return Answer{}, err
+	}
+	ca := sha256.Sum256(server.CA)
+	a := &attempt{code: c, at: time.Now(), request: bytes.Clone(p.Request), address: conn.Address, bound: bound{
+		exporter: bytes.Clone(conn.Exporter), deviceKey: deviceKey, serverKey: server.Key, ca: ca[:],
+		deviceID: c.For.DeviceID, code: c.ID, kind: c.Kind, name: p.Name, commitment: bytes.Clone(p.Commitment),
+	}}
+	context, err := a.bound.context()
+	if err != nil {
+		return Answer{}, failed()
+	}
+	if a.verifier, err = spake2plus.NewVerifier(c.record, context, p.Share); err != nil {
+		return Answer{}, failed()
+	}
+	return h.begun(a, left)
+}
+
+// spend counts a guess, or refuses it.
+func (h *Host) spend(id, address string) (c *code, left int, err error) {
+	key := addressKey(address)
+	if ok, wait := h.lockout.Try(key); !ok {
+		h.note(key, id, "locked out")
+		return nil, 0, reason.Errorf(reason.RateLimited, "too many wrong guesses from here; try again in %s", wait.Round(time.Second)).
+			WithField("retry_after", wait.String())
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.noteLocked(key, id, "guess")
+	if c = h.codes[id]; !c.guessable() {
+		return nil, 0, noCode()
+	}
+	c.Guesses++
+	c.guessed = time.Now()
+	return c, MostGuesses - c.Guesses, nil
+}
+
+// begun keeps an attempt until its candidate confirms it. There are at most
+// MostGuesses of a code.
+func (h *Host) begun(a *attempt, left int) (Answer, error) {
+	id, err := random(attemptSize)
+	if err != nil {
+		return Answer{}, err
+	}
+	h.mu.Lock()
+	h.attempts[string(id)] = a
+	h.mu.Unlock()
+	share, confirmation := a.verifier.Answer()
+	return Answer{Attempt: id, Share: share, Confirmation: confirmation, GuessesLeft: left}, nil
+}
+
+// Confirm ends an exchange. If the candidate knew the secret, the code is used up and
+// people are asked.
+func (h *Host) Confirm(ctx context.Context, conn Connection, msg Confirmation) error {
+	a, err := h.finish(conn, msg)
+	if err != nil {
+		return err
+	}
+	key, err := a.verifier.Finish(msg.Confirmation)
+	if err != nil || !hmac.Equal(commit(msg.Nonce), a.bound.commitment) {
+		return failed()
+	}
+	digits, err := comparison(key, msg.Nonce)
+	if err != nil {
+		return err
+	}
+	c, err := h.use(a, digits)
+	if err != nil {
+		return err
+	}
+	h.lockout.Succeeded(addressKey(conn.Address))
+	return h.ask(ctx, c)
+}
+
+// finish takes an attempt out: it can be confirmed once.
+func (h *Host) finish(conn Connection, msg Confirmation) (*attempt, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.attempts[string(msg.Attempt)]
+	delete(h.attempts, string(msg.Attempt))
+	if a == nil || time.Since(a.at) > answerWithin || len(msg.Nonce) != nonceSize || !bytes.Equal(a.bound.exporter, conn.Exporter) {
+		return nil, failed()
+	}
+	return a, nil
+}
+
+// use uses a code up, for the first candidate that knew its secret.
+func (h *Host) use(a *attempt, digits string) (Code, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := a.code
+	if h.codes[c.ID] != c || c.State != Open || time.Now().After(c.ExpiresAt) {
+		return Code{}, noCode()
+	}
+	c.State, c.Comparison, c.Address = Asked, digits, a.address
+	c.KeySHA256 = "sha256:" + hex.EncodeToString(a.bound.deviceKey)
+	c.For.Request, c.For.Name = a.request, a.bound.name
+	return c.Code, nil
+}

@@ -1,0 +1,130 @@
+package pairing
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"fmt"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/identity/pairing/spake2plus"
+)
+
+// The sizes of fields, in bytes.
+const (
+	exporterSize = 32
+	// commitmentSize is a SHA-256, nonceSize the number that it commits to.
+	commitmentSize = 32
+	nonceSize      = 32
+	attemptSize    = 16
+)
+
+// exporterLabel names the key that a connection exports for pairing (RFC 8446,
+// section 7.5). RFC 9266's label "EXPORTER-Channel-Binding" is for protocols that
+// have no label of their own.
+const exporterLabel = "EXPORTER-palyra-pairing-v1"
+
+// Exporter is the value that both ends of a TLS connection have, and nobody else:
+// a man in the middle has two connections, with two values. It depends on all that
+// the handshake said, the server's certificate and its proof of the key included.
+func Exporter(cs *tls.ConnectionState) ([]byte, error) {
+	if cs == nil || cs.Version < tls.VersionTLS13 {
+		return nil, reason.Errorf(reason.InvalidInput, "pairing takes TLS 1.3")
+	}
+	key, err := cs.ExportKeyingMaterial(exporterLabel, nil, exporterSize)
+	if err != nil {
+		return nil, fmt.Errorf("exporting a key of the connection: %w", err)
+	}
+	return key, nil
+}
+
+// KeySHA256 is the fingerprint of a public key: SHA-256 over its
+// SubjectPublicKeyInfo.
+func KeySHA256(public crypto.PublicKey) ([]byte, error) {
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a public key: %w", err)
+	}
+	sum := sha256.Sum256(der)
+	return sum[:], nil
+}
+
+// identities name the sides in what SPAKE2+ makes of the secret.
+var identities = spake2plus.Identities{Prover: "palyra-pairing-candidate", Verifier: "palyra-pairing-host"}
+
+// bound is what both ends have to see alike. Who stands in the middle makes at
+// least one field differ, and then neither side gets a key.
+type bound struct {
+	// exporter is of the connection.
+	exporter []byte
+	// deviceKey and serverKey are KeySHA256 of the candidate's key and of the key
+	// in the server's certificate; ca is SHA-256 of the gateway's root certificate.
+	deviceKey, serverKey, ca []byte
+	deviceID, code           string
+	kind                     Kind
+	// name is what the candidate calls itself; it may be empty.
+	name       string
+	commitment []byte
+}
+
+// context fails when a field is empty: nobody may forget one.
+func (b bound) context() (spake2plus.Context, error) {
+	return spake2plus.Bind("palyra pairing v1", b.exporter, b.deviceKey, b.serverKey, b.ca,
+		[]byte(b.deviceID), []byte(b.code), []byte(b.kind), []byte("name="+b.name), b.commitment)
+}
+
+// commit is the commitment to a nonce.
+func commit(nonce []byte) []byte {
+	sum := sha256.Sum256(append([]byte("palyra pairing commitment v1\x00"), nonce...))
+	return sum[:]
+}
+
+// comparison is the six digits that both ends show. The key is bound to all that
+// was seen. The nonce was committed to before the gateway drew its share, and is
+// told after: somebody in the middle who knows the secret has fixed one number on
+// each side before they can compute the other, so that one try in a million fits.
+func comparison(key *spake2plus.Key, nonce []byte) (string, error) {
+	out, err := hkdf.Key(sha256.New, key.Bytes(), nonce, "palyra pairing comparison v1", 8)
+	if err != nil {
+		return "", fmt.Errorf("deriving the comparison code: %w", err)
+	}
+	n := binary.BigEndian.Uint64(out) % 1_000_000
+	return fmt.Sprintf("%03d %03d", n/1000, n%1000), nil
+}
+
+// statement is what the candidate signs to collect its certificate, on any
+// connection: it has the key, and it is at the other end of this one.
+func statement(exporter []byte, deviceKey []byte) []byte {
+	h := sha256.New()
+	h.Write([]byte("palyra pairing collect v1\x00"))
+	h.Write(exporter)
+	h.Write(deviceKey)
+	return h.Sum(nil)
+}
+
+// requested reads the key out of a certificate request in DER, whose signature
+// proves that the sender holds it.
+func requested(der []byte) (*ecdsa.PublicKey, error) {
+	bad := reason.Errorf(reason.InvalidInput, "the certificate request is not a PKCS #10 request of a P-256 key, signed by it").
+		WithRemedy("Pair with `palyra pair`, which makes one.")
+	if len(der) > maxRequest {
+		return nil, bad
+	}
+	req, err := x509.ParseCertificateRequest(der)
+	if err != nil {
+		return nil, bad
+	}
+	key, ok := req.PublicKey.(*ecdsa.PublicKey)
+	if !ok || key.Curve != elliptic.P256() || req.CheckSignature() != nil {
+		return nil, bad
+	}
+	return key, nil
+}
+
+// maxRequest bounds a certificate request in bytes; one of a P-256 key has 200.
+const maxRequest = 4 << 10

@@ -1,0 +1,42 @@
+package passkey
+
+import "palyra/internal/core/access"
+
+// EnrolledPayload is of event.PasskeyEnrolled: all that it takes to check what the
+// passkey signs later.
+type EnrolledPayload struct {
+	// Credential has the form of Text.
+	Credential string           `json:"credential"`
+	Member     access.Principal `json:"member"`
+	Name       string           `json:"name"`
+	PublicKey  []byte           `json:"public_key"`
+	RPID       string           `json:"rp_id"`
+	Origin     string           `json:"origin"`
+	// Gateway is what statements name the gateway by.
+	Gateway     string `json:"gateway"`
+	AAGUID      string `json:"aaguid"`
+	Attestation string `json:"attestation"`
+	BackedUp    bool   `json:"backed_up"`
+	SignCount   uint32 `json:"sign_count"`
+	// Waits says that it proves nothing before it is confirmed.
+	Waits bool `json:"waits"`
+}
+
+// ChangedPayload is of event.PasskeyConfirmed and event.PasskeyRemoved.
+type ChangedPayload struct {
+	Credential string           `json:"credential"`
+	Member     access.Principal `json:"member"`
+	// By is who confirmed or removed it; Host is true for the word of the gateway's host.
+	By   access.Principal `json:"by"`
+	Host bool             `json:"host"`
+	// Proof is by a passkey of By, where it has one that counts.
+	Proof *Assertion `json:"proof,omitempty"`
+}
+
+// CounterPayload is of event.PasskeyCounterBack.
+type CounterPayload struct {
+	Credential string           `json:"credential"`
+	Member     access.Principal `json:"member"`
+	SignCount  uint32           `json:"sign_count"`
+	Was        uint32           `json:"was"`
+}

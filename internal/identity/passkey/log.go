@@ -1,0 +1,115 @@
+package passkey
+
+import (
+	"fmt"
+
+	"palyra/internal/core/access"
+)
+
+// Log follows the passkeys of a gateway through its journal, and checks each proof by
+// what was journaled before it: with nothing else at hand.
+type Log struct {
+	// Gateway is what is known of the gateway's name in statements from elsewhere; "" takes
+	// the journal's word.
+	Gateway string
+	// Whole says that the journal is read from its first event, so that a passkey that was
+	// never enrolled was none.
+	Whole bool
+	// Verified counts the votes that were proven, Unknown those of passkeys that were
+	// enrolled before what is read.
+	Verified, Unknown int
+	keys              map[string]*logged
+}
+
+// logged is what the events so far say of a passkey.
+type logged struct {
+	EnrolledPayload
+	removed bool
+}
+
+// Enrolled takes in an enrolment.
+func (l *Log) Enrolled(p EnrolledPayload) error {
+	if l.Gateway != "" && p.Gateway != l.Gateway {
+		return fmt.Errorf("the passkey was enrolled at another gateway, %s", p.Gateway)
+	}
+	if l.keys == nil {
+		l.keys = map[string]*logged{}
+	}
+	if l.keys[p.Credential] != nil {
+		return fmt.Errorf("the passkey %s was enrolled before", p.Credential)
+	}
+	l.keys[p.Credential] = &logged{EnrolledPayload: p}
+	return nil
+}
+
+// Confirmed and Removed take in a change of a passkey, and check the proof that it may
+// have.
+func (l *Log) Confirmed(p ChangedPayload) error { return l.changed(p, Confirm) }
+
+// Removed takes in a removal.
+func (l *Log) Removed(p ChangedPayload) error { return l.changed(p, Remove) }
+
+func (l *Log) changed(p ChangedPayload, what string) error {
+	k, err := l.known(p.Credential)
+	if err != nil {
+		return err
+	}
+	if p.Proof != nil {
+		if _, err := l.check(p.By, *p.Proof, func(gateway string) Statement {
+			return Change{Gateway: gateway, By: p.By.String(), What: what, Credential: p.Credential, Nonce: p.Proof.Nonce}
+		}); err != nil {
+			return err
+		}
+	}
+	if k != nil {
+		k.Waits, k.removed = k.Waits && what != Confirm, k.removed || what == Remove
+	}
+	return nil
+}
+
+// Voted checks the proof of a vote by a member; said is the vote, given the name of the
+// gateway.
+func (l *Log) Voted(member access.Principal, proof Assertion, said func(gateway string) Statement) error {
+	checked, err := l.check(member, proof, said)
+	switch {
+	case err != nil:
+		return err
+	case checked:
+		l.Verified++
+	default:
+		l.Unknown++
+	}
+	return nil
+}
+
+// known is a passkey; nil for one of before what is read.
+func (l *Log) known(credential string) (*logged, error) {
+	k := l.keys[credential]
+	if k == nil && l.Whole {
+		return nil, fmt.Errorf("no event before it enrols the passkey %s", credential)
+	}
+	return k, nil
+}
+
+// check checks a proof; false where there is nothing to check it with.
+func (l *Log) check(by access.Principal, proof Assertion, said func(gateway string) Statement) (bool, error) {
+	k, err := l.known(Text(proof.CredentialID))
+	if err != nil || k == nil {
+		return false, err
+	}
+	switch {
+	case k.Member != by:
+		return false, fmt.Errorf("the passkey %s is that of %s, not of %s", k.Credential, k.Member, by)
+	case k.Waits || k.removed:
+		return false, fmt.Errorf("the passkey %s did not count then", k.Credential)
+	}
+	count, err := proof.Verify(k.PublicKey, Party{ID: k.RPID}, said(k.Gateway))
+	if err != nil {
+		return false, err
+	}
+	if WentBack(k.SignCount, count) {
+		return false, fmt.Errorf("the passkey %s showed the counter %d after %d", k.Credential, count, k.SignCount)
+	}
+	k.SignCount = count
+	return true, nil
+}

@@ -1,0 +1,512 @@
+package token
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/lazyregexp"
+	"palyra/internal/core/reason"
+)
+
+// Bounds of tokens.
+const (
+	// DefaultLife is how long a token lasts if nobody says.
+	DefaultLife = 90 * 24 * time.Hour
+	// MaxLife is the longest life, MinLife the shortest.
+	MaxLife = 366 * 24 * time.Hour
+	MinLife = time.Minute
+	// MaxTokens is how many there are at a time, over all members, that have not
+	// ended.
+	MaxTokens = 10_000
+	// maxAddresses is the most ranges of addresses of one token.
+	maxAddresses = 32
+	// usedEvery is how exact the time of the last use is.
+	usedEvery = time.Minute
+)
+
+var nameForm = lazyregexp.New(`^[a-zA-Z0-9][a-zA-Z0-9 ._-]{0,62}$`)
+
+// Members are those that the gateway knows (access.Registry).
+type Members interface {
+	Active(p access.Principal) (access.Member, bool)
+	Get(p access.Principal) (access.Member, bool)
+}
+
+// Config is what a Service is made of. All members but Now and Rand are required.
+type Config struct {
+	Store   Store
+	Members Members
+	// Revoked reports whether a device was revoked; nil means that none ever is. A
+	// token ends with the device that made it: whoever has a lost laptop could have
+	// made tokens with it.
+	Revoked func(device string) bool
+	// Now is the clock; nil means time.Now. Rand gives ids and secrets; nil means
+	// crypto/rand.
+	Now  func() time.Time
+	Rand io.Reader
+}
+
+// Service is the one place where tokens are made, checked and revoked. It is safe
+// for concurrent use.
+type Service struct {
+	store   Store
+	members Members
+	revoked func(device string) bool
+	now     func() time.Time
+	rand    io.Reader
+
+	// changing makes one change at a time; mu guards what follows.
+	changing sync.Mutex
+	mu       sync.RWMutex
+	tokens   map[string]Token
+	used     map[string]time.Time
+	watchers []func(Token)
+}
+
+// New loads the tokens.
+func New(ctx context.Context, c Config) (*Service, error) {
+	if c.Store == nil || c.Members == nil {
+		return nil, errors.New("making token service: store and members are required")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
+	}
+	if c.Revoked == nil {
+		c.Revoked = func(string) bool { return false }
+	}
+	list, err := c.Store.Tokens(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("loading tokens: %w", err)
+	}
+	s := &Service{
+		store: c.Store, members: c.Members, revoked: c.Revoked, now: c.Now, rand: c.Rand, tokens: make(map[string]Token, len(list)), used: map[string]time.Time{},
+	}
+	for _, t := range list {
+		s.tokens[t.ID] = t
+	}
+	return s, nil
+}
+
+// Request is what somebody asks for.
+type Request struct {
+	Name string
+	// For is the member that the token acts as: the creator, or an agent that the
+	// creator owns. Zero is the creator.
+	For access.Principal
+	// Device is the one that the creator asks with.
+	Device string
+	Scopes []access.Permission
+	// Addresses are where it may be used from; none is anywhere.
+	Addresses []netip.Prefix
+	// Life is how long it lasts; 0 is DefaultLife.
+	Life time.Duration
+}
+
+// Create makes a token. Its text is returned here and never again. That the
+// creator, and the member that the token acts as, may do what the scopes say is
+// the caller's to ask before.
+func (s *Service) Create(ctx context.Context, creator access.Principal, r Request) (Token, string, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	t, err := s.checked(creator, r)
+	if err != nil {
+		return Token{}, "", fmt.Errorf("making token: %w", err)
+	}
+	id, err := ulid.New(ulid.Timestamp(t.CreatedAt), s.rand)
+	if err != nil {
+		return Token{}, "", fmt.Errorf("making token: %w", err)
+	}
+	var secret [secretBytes]byte
+	if _, err := io.ReadFull(s.rand, secret[:]); err != nil {
+		return Token{}, "", fmt.Errorf("making token: %w", err)
+	}
+	t.ID, t.Digest = id.String(), sha256.Sum256(secret[:])
+	e, err := event.DraftOf(event.TokenMade, creator.String(), t.ID, made{
+		TokenID: t.ID, Name: t.Name, Principal: t.Principal, Scopes: t.Scopes, Addresses: t.Addresses, ExpiresAt: t.ExpiresAt,
+	})
+	if err == nil {
+		e, err = e.By(access.DeviceOf(ctx))
+	}
+	if err != nil {
+		return Token{}, "", err
+	}
+	if err := s.store.AddToken(context.WithoutCancel(ctx), t, e); err != nil {
+		return Token{}, "", fmt.Errorf("making token: %w", err)
+	}
+	s.put(t)
+	return t, text(t.ID, secret), nil
+}
+
+func (s *Service) put(t Token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens[t.ID] = t
+}
+
+// checked is the token that is asked for, without its secret.
+func (s *Service) checked(creator access.Principal, r Request) (Token, error) {
+	now := s.now().UTC().Truncate(time.Microsecond)
+	t := Token{
+		Name: r.Name, Principal: r.For, CreatedBy: creator, Device: r.Device, Scopes: tidy(r.Scopes), Addresses: slices.Clone(r.Addresses), CreatedAt: now,
+	}
+	if t.Principal.IsZero() {
+		t.Principal = creator
+	}
+	if r.Life == 0 {
+		r.Life = DefaultLife
+	}
+	t.ExpiresAt = now.Add(r.Life)
+	switch {
+	case !nameForm.MatchString(t.Name):
+		return t, reason.Errorf(reason.InvalidInput, "the name %q is not 1 to 63 letters, digits, spaces, '.', '_' or '-'", t.Name)
+	case r.Life < MinLife || r.Life > MaxLife:
+		return t, reason.Errorf(reason.InvalidInput, "a token lasts %s to %s, and %s was asked for", MinLife, MaxLife, r.Life)
+	case len(t.Addresses) > maxAddresses:
+		return t, reason.Errorf(reason.InvalidInput, "%d ranges of addresses are too many; the limit is %d", len(t.Addresses), maxAddresses)
+	}
+	if err := checkScopes(t.Scopes); err != nil {
+		return t, err
+	}
+	if err := t.forHooks(); err != nil {
+		return t, err
+	}
+	if err := s.checkHolder(creator, t.Principal); err != nil {
+		return t, err
+	}
+	return t, s.checkRoom(now)
+}
+
+func checkScopes(scopes []access.Permission) error {
+	if len(scopes) == 0 {
+		return reason.Errorf(reason.InvalidInput, "a token without a scope can do nothing").
+			WithRemedy("Name what it is for, such as --scope tool.call --scope tool.list.")
+	}
+	for _, p := range scopes {
+		switch {
+		case !slices.Contains(access.Permissions, p):
+			return reason.Errorf(reason.InvalidInput, "there is no permission %q", p).
+				WithRemedy("`palyra access show WHO` lists the permissions, and those that a member has.")
+		case slices.Contains(access.NeverByToken, p):
+			return reason.Errorf(reason.InvalidInput, "no token has the permission %s: it takes a device", p).
+				WithRemedy("Have a credential made for whoever does that: `palyrad operator add NAME --role ROLE`.")
+		}
+	}
+	return nil
+}
+
+// loopback are the addresses of this host that no other host has.
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+// forHooks bounds a token of an agent's hook, which lies about where the agent works:
+// it is good for nothing else, and on this host alone.
+func (t *Token) forHooks() error {
+	if !slices.Contains(t.Scopes, access.PermHookReport) {
+		return nil
+	}
+	outside := func(p netip.Prefix) bool {
+		return !slices.ContainsFunc(loopback, func(l netip.Prefix) bool { return l.Bits() <= p.Bits() && l.Contains(p.Addr()) })
+	}
+	switch {
+	case len(t.Scopes) > 1:
+		return reason.Errorf(reason.InvalidInput, "a token with the scope %s has no other: it lies where the agent can read it", access.PermHookReport).
+			WithRemedy("Make one token for the agent's hook, and another for its calls.")
+	case t.Principal.Kind != access.KindAgent:
+		return reason.Errorf(reason.InvalidInput, "a token with the scope %s acts as an agent, and %s is none", access.PermHookReport, t.Principal).
+			WithRemedy("Make it for an agent of yours: `palyra tokens create --for agent:NAME`.")
+	case slices.ContainsFunc(t.Addresses, outside):
+		return reason.Errorf(reason.InvalidInput, "a token with the scope %s is good on this host alone", access.PermHookReport).
+			WithRemedy("Leave the addresses out.")
+	case len(t.Addresses) == 0:
+		t.Addresses = slices.Clone(loopback)
+	}
+	return nil
+}
+
+// checkHolder lets somebody make tokens for themselves and for their own agents.
+// One for another person would be a way to act in that person's name.
+func (s *Service) checkHolder(creator, holder access.Principal) error {
+	if m, ok := s.members.Active(creator); !ok || m.Principal.Kind != access.KindUser {
+		return reason.Errorf(reason.PermissionDenied, "%s makes no tokens: only people do", creator)
+	}
+	m, ok := s.members.Active(holder)
+	if !ok && m.AwaitsConsent {
+		return m.Waiting()
+	}
+	if !ok {
+		return reason.Errorf(reason.InvalidInput, "there is no member %s that may act", holder)
+	}
+	if holder != creator && m.Owner != creator {
+		return reason.Errorf(reason.PermissionDenied, "%s is neither you nor an agent of yours", holder).
+			WithRemedy("Make it for yourself, or for an agent that acts for you; whoever else needs one makes it.")
+	}
+	return nil
+}
+
+func (s *Service) checkRoom(now time.Time) error {
+	live := 0
+	for _, t := range s.List() {
+		if !t.Revoked() && now.Before(t.ExpiresAt) {
+			live++
+		}
+	}
+	if live >= MaxTokens {
+		return reason.Errorf(reason.QuotaExceeded, "there are %d tokens, and no more than that", live).
+			WithRemedy("Revoke those that nobody uses: `palyra tokens list`, `palyra tokens revoke ID`.")
+	}
+	return nil
+}
+
+// List returns all tokens, those that ended included, the oldest first, with their last use.
+func (s *Service) List() []Token {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list := make([]Token, 0, len(s.tokens))
+	for _, t := range s.tokens {
+		if at, ok := s.used[t.ID]; ok {
+			t.LastUsedAt = at
+		}
+		list = append(list, t)
+	}
+	slices.SortFunc(list, func(a, b Token) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID)) })
+	return list
+}
+
+// Token returns a token, one that ended included.
+func (s *Service) Token(id string) (Token, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	t, ok := s.tokens[id]
+	return t, ok
+}
+
+// Revoke ends a token for good. Its holder's owner, its creator and whoever it
+// acts as may, and others if they may change members (any). Revoking twice changes
+// nothing.
+func (s *Service) Revoke(ctx context.Context, actor access.Principal, id string, others bool) (Token, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	t, ok := s.Token(id)
+	// Whether there is a token of somebody else is not told.
+	if !ok || !others && !s.belongs(t, actor) {
+		return Token{}, reason.Errorf(reason.NotFound, "there is no token %s", id).WithRemedy("See `palyra tokens list`.")
+	}
+	if t.Revoked() {
+		return t, nil
+	}
+	t.RevokedAt, t.RevokedBy = s.now().UTC().Truncate(time.Microsecond), actor
+	e, err := event.DraftOf(event.TokenRevoked, actor.String(), t.ID, revoked{TokenID: t.ID, Name: t.Name, Principal: t.Principal})
+	if err == nil {
+		e, err = e.By(access.DeviceOf(ctx))
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	if err := s.store.ReplaceToken(context.WithoutCancel(ctx), t, e); err != nil {
+		return Token{}, fmt.Errorf("revoking token: %w", err)
+	}
+	s.put(t)
+	s.mu.RLock()
+	watchers := slices.Clone(s.watchers)
+	s.mu.RUnlock()
+	for _, fn := range watchers {
+		fn(t)
+	}
+	return t, nil
+}
+
+// RevokeMadeWith revokes the tokens that were made with a device.
+func (s *Service) RevokeMadeWith(ctx context.Context, actor access.Principal, device string) error {
+	var errs []error
+	for _, t := range s.List() {
+		if device != "" && t.Device == device && !t.Revoked() {
+			_, err := s.Revoke(ctx, actor, t.ID, true)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Of are the tokens that somebody may see without more: those that act as it or as
+// an agent of its own, and those that it created.
+func (s *Service) Of(p access.Principal) []Token {
+	return slices.DeleteFunc(s.List(), func(t Token) bool { return !s.belongs(t, p) })
+}
+
+// HangingOn are the tokens that end with what a member may do: those that act as it
+// and those that it created.
+func (s *Service) HangingOn(p access.Principal) []Token {
+	return slices.DeleteFunc(s.List(), func(t Token) bool { return t.Principal != p && t.CreatedBy != p || t.Revoked() })
+}
+
+func (s *Service) belongs(t Token, p access.Principal) bool {
+	m, known := s.members.Get(t.Principal)
+	return t.CreatedBy == p || t.Principal == p || known && m.Owner == p
+}
+
+// OnRevoke registers a call for every token that is revoked, so that its live
+// streams can be ended. Register before serving.
+func (s *Service) OnRevoke(fn func(Token)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watchers = append(s.watchers, fn)
+}
+
+// Authenticate maps a token to the caller that it stands for. Its errors have the
+// reason Unauthenticated; one that is unknown and one with a wrong secret
+// have the same.
+func (s *Service) Authenticate(shown string, from netip.Addr) (access.Caller, error) {
+	id, secret, ok := parse(shown)
+	t, known := s.Token(id)
+	// A token that is not there is compared all the same.
+	if opened := t.opens(secret); !ok || !known || !opened {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the token is not valid").
+			WithRemedy("See `palyra tokens list` for those that are; a token's text is shown once, when it is made.")
+	}
+	now := s.now()
+	if !t.allows(from) {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the token %s (%s) may not be used from %s", t.Name, t.ID, from)
+	}
+	c, err := s.caller(t, now)
+	if err == nil {
+		s.use(t.ID, now)
+	}
+	return c, err
+}
+
+// Stands says why a caller that came with a token may not go on: the token was revoked
+// or has expired, its member was disabled, or what it may do was reduced. Its errors have
+// the reason Unauthenticated.
+func (s *Service) Stands(c access.Caller) error {
+	t, known := s.Token(c.DeviceID)
+	if !known {
+		return reason.Errorf(reason.Unauthenticated, "there is no token %s any more", c.DeviceID)
+	}
+	now, err := s.caller(t, s.now())
+	if err != nil {
+		return err
+	}
+	return c.Reduced(now)
+}
+
+// caller is the caller that a token stands for at a time.
+func (s *Service) caller(t Token, now time.Time) (access.Caller, error) {
+	if err := t.usable(now); err != nil {
+		return access.Caller{}, err
+	}
+	if s.revoked(t.Device) {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the token %s (%s) was made with the device %s, which was revoked", t.Name, t.ID, t.Device).
+			WithRemedy("Have another one made: `palyra tokens create`.")
+	}
+	m, ok := s.members.Active(t.Principal)
+	if !ok && m.AwaitsConsent {
+		return access.Caller{}, m.Waiting()
+	}
+	if !ok {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of the token %s may not act: it or its owner is disabled or gone", t.Principal, t.Name)
+	}
+	if m.Principal != t.CreatedBy && m.Owner != t.CreatedBy {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the token %s acts as %s, which %s no longer owns", t.Name, m.Principal, t.CreatedBy).
+			WithRemedy("Have another one made: `palyra tokens create`.")
+	}
+	c := m.Caller(t.ID)
+	c.Token = &access.TokenBounds{Scopes: t.Scopes, Creator: t.CreatedBy, ExpiresAt: t.ExpiresAt}
+	return c, nil
+}
+
+// use notes that a token was used.
+func (s *Service) use(id string, now time.Time) {
+	s.mu.RLock()
+	last := s.used[id]
+	s.mu.RUnlock()
+	if now.Sub(last) < usedEvery {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used[id] = now.UTC().Truncate(time.Microsecond)
+}
+
+// Flush writes down when tokens were last used. The caller does so now and then,
+// and at the end.
+func (s *Service) Flush(ctx context.Context) error {
+	s.mu.RLock()
+	used := maps.Clone(s.used)
+	s.mu.RUnlock()
+	maps.DeleteFunc(used, func(id string, at time.Time) bool { t, _ := s.Token(id); return !at.After(t.LastUsedAt) })
+	if len(used) == 0 {
+		return nil
+	}
+	if err := s.store.UsedTokens(ctx, used); err != nil {
+		return fmt.Errorf("noting the use of tokens: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, at := range used {
+		t := s.tokens[id]
+		t.LastUsedAt = at
+		s.tokens[id] = t
+	}
+	return nil
+}
+
+// Run writes down every minute when tokens were last used, until ctx ends, and once
+// more then. Errors go to failed and do not end it: nothing but a time is lost.
+func (s *Service) Run(ctx context.Context, failed func(error)) error {
+	tick := time.NewTicker(usedEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if err := s.Flush(context.WithoutCancel(ctx)); err != nil {
+				failed(err)
+			}
+			return nil
+		case <-tick.C:
+			if err := s.Flush(ctx); err != nil && ctx.Err() == nil {
+				failed(err)
+			}
+		}
+	}
+}
+
+// tidy sorts scopes and drops repeats, so that events compare.
+func tidy(scopes []access.Permission) []access.Permission {
+	out := slices.Clone(scopes)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// The payloads of this package's events; docs/events.md describes them.
+type (
+	made struct {
+		TokenID   string              `json:"token_id"`
+		Name      string              `json:"name"`
+		Principal access.Principal    `json:"principal"`
+		Scopes    []access.Permission `json:"scopes"`
+		Addresses []netip.Prefix      `json:"addresses,omitempty"`
+		ExpiresAt time.Time           `json:"expires_at"`
+	}
+	revoked struct {
+		TokenID   string           `json:"token_id"`
+		Name      string           `json:"name"`
+		Principal access.Principal `json:"principal"`
+	}
+)

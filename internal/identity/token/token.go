@@ -1,0 +1,120 @@
+// Package token is the API's bearer credentials: for MCP clients, CI and hooks,
+// which cannot hold a device's key.
+//
+// A token acts as one member, never with more than its scopes, and never with more
+// than who created it may do now. It decides nothing: what somebody can copy is no
+// proof of a person. Of its secret only the SHA-256 is kept.
+package token
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/lazyregexp"
+	"palyra/internal/core/reason"
+)
+
+// Token is what the gateway knows of a token.
+type Token struct {
+	// ID is a ULID. It is the id of the caller's credential wherever that of a
+	// device would stand.
+	ID        string
+	Name      string
+	Principal access.Principal
+	CreatedBy access.Principal
+	// Device is the one with which it was made; "" for a token of before that was
+	// kept.
+	Device string
+	Scopes []access.Permission
+	// Addresses are where it may be used from; none is anywhere.
+	Addresses []netip.Prefix
+	CreatedAt time.Time
+	ExpiresAt time.Time
+	// LastUsedAt is zero for a token that was never used, and as exact as a minute.
+	LastUsedAt time.Time
+	// RevokedAt is zero unless the token was revoked.
+	RevokedAt time.Time
+	RevokedBy access.Principal
+	// Digest is the SHA-256 of the secret.
+	Digest [sha256.Size]byte
+}
+
+// Revoked reports whether the token was revoked.
+func (t Token) Revoked() bool { return !t.RevokedAt.IsZero() }
+
+// Store keeps tokens.
+type Store interface {
+	// Tokens returns all tokens, revoked ones included, by ID.
+	Tokens(ctx context.Context) ([]Token, error)
+	// AddToken and ReplaceToken make a change durable with its event, or nothing.
+	// They fail with reason.AlreadyExists, and with reason.NotFound; a revocation is
+	// never taken back.
+	AddToken(ctx context.Context, t Token, e event.Draft) error
+	ReplaceToken(ctx context.Context, t Token, e event.Draft) error
+	// UsedTokens notes when tokens were last used, by ID.
+	UsedTokens(ctx context.Context, at map[string]time.Time) error
+}
+
+// Prefix begins every token, so that scanners of secrets find it.
+const Prefix = "pal_"
+
+// secretBytes is the length of a secret: 256 bits.
+const secretBytes = 32
+
+// form is "pal_", the ULID in small letters, "_", and the secret in hex.
+var form = lazyregexp.New(`^pal_([0-9a-z]{26})_([0-9a-f]{64})$`)
+
+// text is the token as its holder gets it.
+func text(id string, secret [secretBytes]byte) string {
+	return Prefix + strings.ToLower(id) + "_" + hex.EncodeToString(secret[:])
+}
+
+// parse takes a token apart. It says nothing about whether there is one.
+func parse(s string) (id string, secret [secretBytes]byte, ok bool) {
+	parts := form.FindStringSubmatch(s)
+	if parts == nil {
+		return "", secret, false
+	}
+	_, err := hex.Decode(secret[:], []byte(parts[2]))
+	return strings.ToUpper(parts[1]), secret, err == nil
+}
+
+// Redact is what may be shown of a token: its id.
+func Redact(s string) string {
+	if id, _, ok := parse(s); ok {
+		return Prefix + strings.ToLower(id) + "_..."
+	}
+	return Prefix + "..."
+}
+
+// opens reports whether a secret is the token's, in constant time.
+func (t Token) opens(secret [secretBytes]byte) bool {
+	digest := sha256.Sum256(secret[:])
+	return subtle.ConstantTimeCompare(digest[:], t.Digest[:]) == 1
+}
+
+// usable says why a token whose secret was shown may not be used now.
+func (t Token) usable(now time.Time) error {
+	switch {
+	case t.Revoked():
+		return reason.Errorf(reason.Unauthenticated, "the token %s (%s) was revoked at %s", t.Name, t.ID, t.RevokedAt.Format(time.RFC3339)).
+			WithRemedy("Have another one made: `palyra tokens create`.")
+	case !now.Before(t.ExpiresAt):
+		return reason.Errorf(reason.Unauthenticated, "the token %s (%s) expired at %s", t.Name, t.ID, t.ExpiresAt.Format(time.RFC3339)).
+			WithRemedy("Have another one made: `palyra tokens create`.")
+	}
+	return nil
+}
+
+// allows reports whether the token may be used from an address.
+func (t Token) allows(from netip.Addr) bool {
+	return len(t.Addresses) == 0 || slices.ContainsFunc(t.Addresses, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) })
+}

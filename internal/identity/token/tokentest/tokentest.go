@@ -1,0 +1,170 @@
+// Package tokentest has a token.Store in memory for tests of other packages, and
+// the suite that every token.Store must pass.
+package tokentest
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/identity/token"
+)
+
+// Store is a token.Store in memory that keeps the events it was given.
+type Store struct {
+	mu     sync.Mutex
+	tokens map[string]token.Token
+	events []event.Draft
+	fail   error
+}
+
+var _ token.Store = (*Store)(nil)
+
+// NewStore returns an empty store.
+func NewStore() *Store { return &Store{tokens: map[string]token.Token{}} }
+
+// Fail lets every change fail with err; nil ends that.
+func (s *Store) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+}
+
+// Events returns what was journaled.
+func (s *Store) Events() []event.Draft {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.events)
+}
+
+// Tokens implements token.Store.
+func (s *Store) Tokens(context.Context) ([]token.Token, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []token.Token
+	for _, t := range s.tokens {
+		list = append(list, t)
+	}
+	slices.SortFunc(list, func(a, b token.Token) int { return strings.Compare(a.ID, b.ID) })
+	return list, nil
+}
+
+// AddToken implements token.Store.
+func (s *Store) AddToken(_ context.Context, t token.Token, e event.Draft) error {
+	return s.change(t, e, func(_ token.Token, there bool) error {
+		if there {
+			return reason.Errorf(reason.AlreadyExists, "there is a token %s already", t.ID)
+		}
+		return nil
+	})
+}
+
+// ReplaceToken implements token.Store.
+func (s *Store) ReplaceToken(_ context.Context, t token.Token, e event.Draft) error {
+	return s.change(t, e, func(old token.Token, there bool) error {
+		if !there || old.Revoked() {
+			return reason.Errorf(reason.NotFound, "there is no token %s", t.ID)
+		}
+		return nil
+	})
+}
+
+func (s *Store) change(t token.Token, e event.Draft, check func(old token.Token, there bool) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		return s.fail
+	}
+	old, there := s.tokens[t.ID]
+	if err := check(old, there); err != nil {
+		return err
+	}
+	s.tokens[t.ID] = t
+	s.events = append(s.events, e)
+	return nil
+}
+
+// UsedTokens implements token.Store.
+func (s *Store) UsedTokens(_ context.Context, at map[string]time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		return s.fail
+	}
+	for id, when := range at {
+		t, there := s.tokens[id]
+		if t.LastUsedAt = when; there {
+			s.tokens[id] = t
+		}
+	}
+	return nil
+}
+
+// RunStore is the suite that every token.Store must pass. Journaled counts the
+// events with the code TokenMade or TokenRevoked.
+func RunStore(t *testing.T, s token.Store, journaled func() int) {
+	t.Helper()
+	ctx := t.Context()
+	at := time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
+	made := token.Token{
+		ID: "01JNA3Q0G0TEST000000000001", Name: "ci", Principal: access.Agent("bot"), CreatedBy: access.User("ann"),
+		Scopes: []access.Permission{access.PermToolCall, access.PermToolList}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		Device: "01JNA3Q0G0TEST0000000DEV01", CreatedAt: at, ExpiresAt: at.Add(time.Hour), Digest: [32]byte{1, 2, 3},
+	}
+	other := token.Token{
+		ID: "01JNA3Q0G0TEST000000000002", Name: "hook", Principal: access.User("ann"), CreatedBy: access.User("ann"),
+		Scopes: []access.Permission{access.PermJournalRead}, CreatedAt: at, ExpiresAt: at.Add(2 * time.Hour),
+	}
+	draft := func(code event.Code, t token.Token) event.Draft {
+		return event.Draft{Code: code, Actor: "user:ann", Subject: t.ID, Payload: []byte(`{"token_id":"` + t.ID + `"}`)}
+	}
+	must.Do(t, s.AddToken(ctx, other, draft(event.TokenMade, other)))
+	must.Do(t, s.AddToken(ctx, made, draft(event.TokenMade, made)))
+	if err := s.AddToken(ctx, made, draft(event.TokenMade, made)); reason.Of(err) != reason.AlreadyExists {
+		t.Errorf("adding a token twice: %v", err)
+	}
+	if n := journaled(); n != 2 {
+		t.Errorf("%d events of 2 tokens", n)
+	}
+	same(t, s, made, other)
+
+	must.Do(t, s.UsedTokens(ctx, map[string]time.Time{made.ID: at.Add(time.Minute), "01JNA3Q0G0TEST00000000000X": at}))
+	made.LastUsedAt = at.Add(time.Minute)
+	same(t, s, made, other)
+
+	made.RevokedAt, made.RevokedBy = at.Add(time.Minute), access.User("bob")
+	must.Do(t, s.ReplaceToken(ctx, made, draft(event.TokenRevoked, made)))
+	same(t, s, made, other)
+	back := made
+	back.RevokedAt, back.RevokedBy = time.Time{}, access.Principal{}
+	missing := made
+	missing.ID = "01JNA3Q0G0TEST000000000003"
+	for _, bad := range []token.Token{back, missing} {
+		if err := s.ReplaceToken(ctx, bad, draft(event.TokenRevoked, bad)); reason.Of(err) != reason.NotFound {
+			t.Errorf("replacing %s: %v", bad.ID, err)
+		}
+	}
+	same(t, s, made, other)
+	if n := journaled(); n != 3 {
+		t.Errorf("%d events of 3 changes", n)
+	}
+}
+
+func same(t *testing.T, s token.Store, want ...token.Token) {
+	t.Helper()
+	got := must.Get(s.Tokens(t.Context()))(t)
+	if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})); d != "" {
+		t.Errorf("tokens (-want +got):\n%s", d)
+	}
+}

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package installed
-
-const nonBlocking = 0

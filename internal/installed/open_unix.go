@@ -1,8 +1,0 @@
-//go:build unix
-
-package installed
-
-import "syscall"
-
-// nonBlocking keeps a pipe in the place of a file from holding the watch up.
-const nonBlocking = syscall.O_NONBLOCK

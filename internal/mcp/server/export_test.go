@@ -1,8 +1,0 @@
-package server
-
-import "net/http"
-
-// KeepAlive is keepAlive for tests.
-func KeepAlive(w http.ResponseWriter, answered func() bool) (http.ResponseWriter, func()) {
-	return keepAlive(w, answered)
-}

@@ -1,0 +1,60 @@
+package telemetry
+
+import (
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"palyra/internal/core/canonical"
+)
+
+// Of the payloads of each call, which have some thousand bytes, a few words count. So
+// these find those words and decode nothing else.
+
+// each calls fn with the members of an object, and reports whether it is one. A member may
+// be told twice.
+func each(object []byte, fn func(name, value []byte)) bool {
+	if canonical.Members(object, fn) {
+		return true
+	}
+	var members map[string]jsontext.Value
+	if jsonv2.Unmarshal(object, &members) != nil || members == nil {
+		return false
+	}
+	for name, value := range members {
+		fn([]byte(name), value)
+	}
+	return true
+}
+
+// within is each for the object that is a member of an object. One without the member
+// counts as one in which it is empty.
+func within(object []byte, member string, fn func(name, value []byte)) bool {
+	inner := []byte("{}")
+	return each(object, func(name, value []byte) {
+		if string(name) == member {
+			inner = value
+		}
+	}) && each(inner, fn)
+}
+
+// textOf is the text of a member of an object, "" when it has none.
+func textOf(object []byte, member string) (out string) {
+	each(object, func(name, value []byte) {
+		if string(name) == member {
+			out = text(value)
+		}
+	})
+	return out
+}
+
+// text is what a JSON string says, "" for another value.
+func text(value []byte) string {
+	if len(value) == 0 || value[0] != '"' {
+		return ""
+	}
+	said, err := canonical.String(value)
+	if err != nil {
+		return ""
+	}
+	return said
+}

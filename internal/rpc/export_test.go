@@ -1,4 +1,0 @@
-package rpc
-
-// Services names every service that the API offers.
-var Services = services

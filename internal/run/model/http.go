@@ -1,0 +1,168 @@
+package model
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"palyra/internal/core/reason"
+)
+
+const (
+	// MaxEvent bounds one event of a stream, and with it one line, in bytes.
+	MaxEvent = 8 << 20
+	// MaxStream bounds the whole answer, in bytes: far above any turn with its
+	// events around it, so that one of which nothing is kept ends as well.
+	MaxStream = 512 << 20
+	// maxErrorBody bounds what is read of an answer that is no stream, in bytes.
+	maxErrorBody = 64 << 10
+)
+
+// errStalled is the cause of a request that the idle timeout ended.
+var errStalled = errors.New("it sent nothing for too long")
+
+// brokenError is a connection that could not be made or did not last.
+type brokenError struct{ err error }
+
+func (e *brokenError) Error() string { return e.err.Error() }
+func (e *brokenError) Unwrap() error { return e.err }
+
+// statusError is an answer that is no stream.
+type statusError struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status) }
+
+// HTTPClient returns the client through which the providers' SDKs speak. It
+// uses no proxy and follows no redirect, so that the key goes to base_url
+// alone; it ends a request whose answer stalls for idle, and bounds what it
+// reads. Failure understands its errors.
+func HTTPClient(idle time.Duration) *http.Client {
+	return &http.Client{Transport: &guard{idle: idle, next: &http.Transport{
+		Proxy:                  nil,
+		DialContext:            dialer().DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    16,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: 1 << 20,
+	}}}
+}
+
+// guard turns every answer that is not a stream into an error before the SDKs see
+// it: they read error bodies of any size, and lose the HTTP status when a body is
+// not JSON. A redirect is such an error, too, so that http.Client follows none.
+type guard struct {
+	next http.RoundTripper
+	idle time.Duration
+}
+
+// RoundTrip makes one request.
+func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	body := &stream{cause: func() error { return context.Cause(ctx) }, cancel: cancel, idle: g.idle}
+	body.watch = time.AfterFunc(g.idle, func() { cancel(errStalled) })
+	res, err := g.next.RoundTrip(req.WithContext(ctx))
+	body.watch.Stop()
+	if err != nil {
+		err = body.broken(err)
+		cancel(nil)
+		return nil, err
+	}
+	body.rest = res.Body
+	if err := refused(res, body); err != nil {
+		_ = body.Close()
+		return nil, err
+	}
+	res.Body = body
+	return res, nil
+}
+
+// refused is the error of an answer that is not a stream, nil for one that is.
+func refused(res *http.Response, body io.Reader) error {
+	if res.StatusCode != http.StatusOK {
+		// A body that breaks off is shown as far as it came.
+		text, _ := io.ReadAll(io.LimitReader(body, maxErrorBody))
+		return &statusError{status: res.StatusCode, header: res.Header, body: text}
+	}
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "text/html" || kind == "application/json" {
+		return reason.Errorf(reason.ModelInvalid, "the model's provider answered with %s instead of an event stream", kind)
+	}
+	return nil
+}
+
+// stream is the body of an answer. It bounds the time that each Read waits for the
+// provider (the time between reads does not count) and the size of each event.
+type stream struct {
+	rest io.ReadCloser
+	// cause says what ended the request, and cancel ends it.
+	cause  func() error
+	cancel context.CancelCauseFunc
+	watch  *time.Timer
+	idle   time.Duration
+	// line and event count the bytes since they began, and total all.
+	line, event, total int
+}
+
+// Read reads on, for at most the idle timeout.
+func (s *stream) Read(p []byte) (int, error) {
+	s.watch.Reset(s.idle)
+	n, err := s.rest.Read(p)
+	s.watch.Stop()
+	if tooLarge := s.measure(p[:n]); tooLarge != nil {
+		return 0, tooLarge
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = s.broken(err)
+	}
+	return n, err
+}
+
+// Close ends the request.
+func (s *stream) Close() error {
+	s.watch.Stop()
+	s.cancel(nil)
+	return s.rest.Close()
+}
+
+// measure follows the lines of an event stream; an empty one ends an event.
+func (s *stream) measure(p []byte) error {
+	if s.total += len(p); s.total > MaxStream {
+		return reason.Errorf(reason.ModelInvalid, "the model's provider sent more than %d MiB for one turn", MaxStream>>20)
+	}
+	for len(p) > 0 {
+		end := bytes.IndexByte(p, '\n')
+		if end < 0 {
+			s.line += len(p)
+			s.event += len(p)
+			p = nil
+		} else {
+			empty := s.line+len(bytes.TrimSuffix(p[:end], []byte("\r"))) == 0
+			s.line, s.event, p = 0, s.event+end+1, p[end+1:]
+			if empty {
+				s.event = 0
+			}
+		}
+		if s.event > MaxEvent {
+			return reason.Errorf(reason.ModelInvalid, "the model's provider sent an event of more than %d MiB", MaxEvent>>20)
+		}
+	}
+	return nil
+}
+
+// broken tells a stall from other failures of the connection.
+func (s *stream) broken(err error) error {
+	if errors.Is(s.cause(), errStalled) {
+		err = errStalled
+	}
+	return &brokenError{err}
+}

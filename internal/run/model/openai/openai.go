@@ -1,0 +1,74 @@
+// Package openai asks models through OpenAI's chat completions
+// (https://platform.openai.com/docs/api-reference/chat) and what is compatible
+// with them: llama.cpp, vLLM, Ollama and others. It always streams, and
+// tolerates what those servers are known to do differently.
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/openai/openai-go/v3/packages/ssestream"
+
+	"palyra/internal/core/version"
+	"palyra/internal/run/model"
+)
+
+const home = "https://api.openai.com/v1"
+
+// Provider is a model.Provider for one model at one address.
+type Provider struct {
+	endpoint model.Endpoint
+	address  string
+	client   *http.Client
+}
+
+var _ model.Provider = (*Provider)(nil)
+
+// New returns a Provider. It connects to nothing yet.
+func New(endpoint model.Endpoint) (*Provider, error) {
+	endpoint, err := endpoint.Resolve(home)
+	if err != nil {
+		return nil, err
+	}
+	address, err := url.JoinPath(endpoint.BaseURL, "chat", "completions")
+	if err != nil {
+		return nil, fmt.Errorf("the address of chat completions: %w", err)
+	}
+	return &Provider{endpoint: endpoint, address: address, client: model.HTTPClient(endpoint.IdleTimeout)}, nil
+}
+
+// Generate asks for the next turn.
+func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(model.Event)) (model.Turn, error) {
+	names := model.NewNames(r)
+	body, err := json.Marshal(p.request(r, names))
+	if err != nil {
+		return model.Turn{}, fmt.Errorf("writing the request to the model: %w", err)
+	}
+	return p.endpoint.Generate(ctx, r, observe, func(ctx context.Context, key model.Key) (model.Turn, error) {
+		res, err := p.post(ctx, body, key)
+		if err != nil {
+			return model.Turn{}, err
+		}
+		defer func() { _ = res.Body.Close() }()
+		return read(ssestream.NewStream[chunk](ssestream.NewDecoder(res), nil), names, observe)
+	}, eventIn)
+}
+
+func (p *Provider) post(ctx context.Context, body []byte, key model.Key) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.address, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("User-Agent", "palyra/"+version.String())
+	if !key.IsZero() {
+		req.Header.Set("Authorization", "Bearer "+key.Reveal())
+	}
+	return p.client.Do(req)
+}

@@ -1,0 +1,154 @@
+package openai
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+
+	"github.com/openai/openai-go/v3/packages/ssestream"
+
+	"palyra/internal/run/model"
+)
+
+// read assembles a turn from a stream. It returns one only if a finish_reason
+// came; what breaks after that costs at most the count of tokens.
+func read(stream *ssestream.Stream[chunk], names model.Names, observe func(model.Event)) (model.Turn, error) {
+	a := &assembly{Draft: model.Draft{Observe: observe}, open: make(map[int64]*call)}
+	for stream.Next() {
+		if err := a.add(stream.Current()); err != nil {
+			return model.Turn{}, err
+		}
+	}
+	if a.Turn.Stop == "" {
+		return model.Turn{}, cmp.Or(stream.Err(), model.ErrCut)
+	}
+	return a.finish(names)
+}
+
+// assembly is a turn of which a part has come.
+type assembly struct {
+	model.Draft
+	refused bool
+	// calls are in the order in which they began; open has the latest of each
+	// index.
+	calls []*call
+	open  map[int64]*call
+}
+
+// call is a tool call of which a part has come.
+type call struct {
+	id, name  string
+	arguments []byte
+	// pieces counts the parts since the arguments began.
+	pieces int
+}
+
+// add takes the next chunk.
+func (a *assembly) add(chunk chunk) error {
+	a.Turn.Model = cmp.Or(chunk.Model, a.Turn.Model)
+	if used := chunk.Usage; used.PromptTokens > 0 || used.CompletionTokens > 0 {
+		a.Turn.Usage = model.Usage{InputTokens: used.PromptTokens, OutputTokens: used.CompletionTokens}
+	}
+	for _, choice := range chunk.Choices {
+		if choice.Index != 0 {
+			continue
+		}
+		if err := a.extend(choice.Delta); err != nil {
+			return err
+		}
+		if why := choice.FinishReason; why != "" {
+			a.Turn.Stop = stop(why)
+		}
+	}
+	return nil
+}
+
+func (a *assembly) extend(delta delta) error {
+	if err := a.Say(delta.Content); err != nil {
+		return err
+	}
+	if delta.Refusal != "" {
+		a.refused = true
+		if err := a.Say(delta.Refusal); err != nil {
+			return err
+		}
+	}
+	for _, part := range delta.ToolCalls {
+		if err := a.extendCall(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *assembly) extendCall(part part) error {
+	c := a.open[part.Index]
+	size := len(part.ID) + len(part.Function.Name) + len(part.Function.Arguments)
+	if begins(c, part) {
+		c = &call{}
+		a.open[part.Index] = c
+		a.calls = append(a.calls, c)
+		size += model.CallSize
+	}
+	if err := a.Meter.Add(size); err != nil {
+		return err
+	}
+	c.id = cmp.Or(c.id, part.ID)
+	// Names come whole, once or with every part.
+	c.name = cmp.Or(c.name, part.Function.Name)
+	c.arguments = append(c.arguments, part.Function.Arguments...)
+	if len(c.arguments) > 0 {
+		c.pieces++
+	}
+	return nil
+}
+
+// begins reports whether a part is the first of a new call, although it has the
+// index of c, the call that its index had so far. The API gives each call an index
+// of its own, but some servers that send each call in one part give all of them
+// index 0. There a new call begins with another id or, without ids, with a name
+// after arguments that came in one part and are valid JSON. Only one part is
+// looked at: to parse the arguments again after each part would take quadratic time.
+func begins(c *call, part part) bool {
+	switch {
+	case c == nil:
+		return true
+	case part.ID != "" && c.id != "":
+		return part.ID != c.id
+	}
+	return part.ID == "" && c.id == "" && part.Function.Name != "" && c.pieces == 1 && json.Valid(c.arguments)
+}
+
+func (a *assembly) finish(names model.Names) (model.Turn, error) {
+	a.Turn.Text = a.Text()
+	if a.refused {
+		a.Turn.Stop = model.Refusal
+	}
+	for _, c := range a.calls {
+		if c.name == "" {
+			return model.Turn{}, model.Invalid("tool call %q has no name", c.id)
+		}
+		a.Turn.Calls = append(a.Turn.Calls, model.Call{ID: c.id, Tool: names.Ours(c.name), Input: c.arguments})
+	}
+	return a.Turn, nil
+}
+
+// stop translates finish reasons; model.Finish tells EndTurn and ToolUse apart.
+func stop(why string) model.Stop {
+	switch why {
+	case "length":
+		return model.MaxTokens
+	case "content_filter":
+		return model.Refusal
+	}
+	return model.EndTurn
+}
+
+// eventIn is the JSON of an error that came in the stream, nil for any other.
+func eventIn(err error) []byte {
+	var event *ssestream.StreamError
+	if errors.As(err, &event) {
+		return event.Event.Data
+	}
+	return nil
+}

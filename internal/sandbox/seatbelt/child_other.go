@@ -1,8 +1,0 @@
-//go:build !darwin && !linux
-
-package seatbelt
-
-import "palyra/internal/reason"
-
-// Child refuses: Seatbelt is a part of macOS.
-func Child() error { return reason.Errorf(reason.PlatformUnknown, "Seatbelt is a part of macOS") }

@@ -1,0 +1,405 @@
+// Package sqlite is the embedded store: one SQLite file in WAL mode with
+// synchronous=FULL that holds the journal and the tables of other packages. One
+// connection writes. Its work comes in units; the units that wait at the same time
+// are written in one transaction and made durable by one COMMIT (group commit).
+// Read-only connections read snapshots at the same time.
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	zs "zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/evidence/journal"
+	"palyra/internal/store/sqlite/walbatch"
+	"palyra/internal/vault/atrest"
+)
+
+// applicationID marks the file as Palyra's: "PALY".
+const applicationID = 0x50414c59
+
+const (
+	readers = 4
+	// busyTimeout bounds the wait for a lock that another process holds.
+	busyTimeout = 5 * time.Second
+)
+
+// Options configure Open. The zero value is usable for a new file; one that holds
+// checkpoints needs Verifiers.
+type Options struct {
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Origin is the gateway's id, the origin line of its checkpoints.
+	Origin string
+	// Verifiers know the keys, present and past, that signed the checkpoints.
+	Verifiers note.Verifiers
+	// Committed, if set, is told of every commit. Calls come one at a time and
+	// hold up the next commit, so that it must not wait for anything.
+	Committed func(c CommitInfo)
+	// Wrote, if set, is told of every unit that was committed. It must not wait
+	// for anything either.
+	Wrote func(Written)
+	// Reserve is what of the disk is kept for operators; zero is nothing.
+	Reserve ReserveOptions
+	// Results wraps the keys of what calls leave behind. Without it nothing of that
+	// can be stored or read until UseVault.
+	Results atrest.Ring
+}
+
+// CommitInfo describes one commit of the writer.
+type CommitInfo struct {
+	// Units and Events are how many it made durable together.
+	Units, Events int
+	// Took is how long the COMMIT alone took, which is mostly the disk's sync.
+	Took time.Duration
+}
+
+// Load is how busy a store is.
+type Load struct {
+	// Queued are units that wait for a commit, Reading the readers in use.
+	Queued, Reading int
+}
+
+// Load returns how busy the store is now.
+func (db *DB) Load() Load {
+	l := Load{Reading: int(db.reading.Load())}
+	if db.writer != nil {
+		l.Queued = db.writer.queued()
+	}
+	return l
+}
+
+// DB is an open store. It is safe for concurrent use.
+type DB struct {
+	path   string
+	pool   *sqlitex.Pool
+	writer *writer // nil when opened read-only
+	log    *journal.Feed
+	keys   *atrest.Keys
+	closed atomic.Bool
+	// reading counts the readers in use.
+	reading atomic.Int64
+	older   bool
+	// onTended is nil but in tests that end the store between two steps.
+	onTended func(step string)
+}
+
+// Older reports whether the store was opened read-only, and an older release left it:
+// it lacks tables until the next start.
+func (db *DB) Older() bool { return db.older }
+
+// Open opens the store at path and creates it with mode 0600 when it is not
+// there. It verifies the journal from its last checkpoint before it writes
+// anything, and then applies missing migrations; it repairs nothing. Errors
+// that an operator can act on are reason.Error; a journal that does not verify
+// is a journal.CorruptError.
+func Open(ctx context.Context, path string, opts Options) (*DB, error) {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if err := prepareFile(path); err != nil {
+		return nil, err
+	}
+	db := &DB{path: path, log: journal.NewFeed()}
+	db.keys = atrest.New(opts.Results, db, opts.Now)
+	if err := db.inspect(ctx, opts); err != nil {
+		return nil, errors.Join(unusable(path, err), db.closeFiles())
+	}
+	if err := db.openForWriting(opts); err != nil {
+		return nil, errors.Join(unusable(path, err), db.closeFiles())
+	}
+	return db, nil
+}
+
+// inspect reads what is there, with connections that cannot change it: a
+// refusal leaves every byte as it was, the WAL included. A file without a
+// schema holds nothing yet.
+func (db *DB) inspect(ctx context.Context, opts Options) error {
+	// Read before the journal is, so that it cannot be ahead of it.
+	noted, err := readHeadFile(db.path)
+	if err != nil {
+		return err
+	}
+	version, err := storedVersion(db.path)
+	if err != nil {
+		return err
+	}
+	if version == 0 {
+		return refuse(db.path, db.holds(ctx, noted, 0))
+	}
+	if db.pool, err = openReaders(db.path); err != nil {
+		return err
+	}
+	if err := db.readStoredHead(ctx); err != nil {
+		return refuse(db.path, err)
+	}
+	if err := journal.VerifyTail(ctx, db, opts.Origin, opts.Verifiers); err != nil {
+		return refuse(db.path, err)
+	}
+	signed, err := db.signedSize(ctx)
+	if err != nil {
+		return err
+	}
+	return refuse(db.path, db.holds(ctx, noted, signed))
+}
+
+// openForWriting makes the schema current and takes up the journal's end.
+func (db *DB) openForWriting(opts Options) error {
+	spare, err := openReserve(db.path, opts.Reserve)
+	if err != nil {
+		return err
+	}
+	conn, err := openWriter(db.path)
+	if err != nil {
+		return errors.Join(err, spare.close())
+	}
+	db.writer = newWriter(conn, opts, db.log)
+	db.writer.reserve = spare
+	if err := migrate(conn); err != nil {
+		return err
+	}
+	if db.pool == nil {
+		if db.pool, err = openReaders(db.path); err != nil {
+			return err
+		}
+	}
+	if err := db.writer.load(); err != nil {
+		return refuse(db.path, err)
+	}
+	if db.writer.noted, err = openHeadFile(db.path); err != nil {
+		return err
+	}
+	if err := db.writer.noted.write(db.writer.head); err != nil {
+		return openError(headPath(db.path), err)
+	}
+	return nil
+}
+
+// closeFiles closes what is open: the writer last, so that SQLite moves the
+// WAL into the file and deletes it.
+func (db *DB) closeFiles() (err error) {
+	if db.pool != nil {
+		err = db.pool.Close()
+	}
+	if db.writer != nil {
+		err = errors.Join(err, db.writer.close())
+	}
+	db.keys.Close()
+	return err
+}
+
+// refuse says of a journal that does not verify what to do.
+func refuse(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var bad *journal.CorruptError
+	if !errors.As(err, &bad) {
+		return fmt.Errorf("verifying the journal: %w", err)
+	}
+	return reason.Errorf(reason.VerificationFailed, "verifying the journal in %s: %w", path, err).
+		WithRemedy("Nothing was changed. Run `palyra journal verify %s`, keep the files, and restore a copy that verifies.", filepath.Dir(path)).
+		WithField("seq", fmt.Sprint(bad.Seq))
+}
+
+// Path returns the file's path.
+func (db *DB) Path() string { return db.path }
+
+// Commit runs the unit and returns its events when they are durable. The first
+// caller commits for all who wait. An error of Check comes back as it is, with
+// nothing of the unit kept; reason.JournalUnavailable means that nothing of
+// the whole batch was acknowledged. A caller whose context ends before its
+// unit was begun gets the context's error; after that Commit waits, because
+// the outcome must be known.
+func (db *DB) Commit(ctx context.Context, u Unit) ([]journal.Event, error) {
+	if db.writer == nil {
+		return nil, reason.Errorf(reason.JournalUnavailable, "the store was opened for reading only")
+	}
+	return db.writer.commit(ctx, u)
+}
+
+// Read calls fn with a read-only connection that sees one snapshot. It waits
+// for a free connection; readers never block the writer.
+func (db *DB) Read(ctx context.Context, fn func(*Conn) error) error {
+	db.reading.Add(1)
+	defer db.reading.Add(-1)
+	err := read(ctx, db.pool, fn)
+	if isDamage(err) && reason.Of(err) == reason.Internal {
+		return reason.Errorf(reason.VerificationFailed, "the store is damaged: %w", err).
+			WithRemedy("Stop palyrad, run `palyra journal verify STATE_DIR`, keep the files, and restore a copy that verifies.")
+	}
+	return err
+}
+
+func read(ctx context.Context, pool *sqlitex.Pool, fn func(*Conn) error) (err error) {
+	c, err := pool.Take(ctx)
+	if err != nil {
+		return contextError(ctx, withFiles(err))
+	}
+	defer pool.Put(c)
+	conn := &Conn{c: c}
+	if err := conn.Query("BEGIN", nil); err != nil {
+		return contextError(ctx, err)
+	}
+	defer func() {
+		c.SetInterrupt(nil) // an ended context must not keep the snapshot open
+		err = contextError(ctx, errors.Join(err, conn.Query("ROLLBACK", nil)))
+	}()
+	return fn(conn)
+}
+
+// contextError prefers the reason why a query was interrupted.
+func contextError(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && zs.ErrCode(err) == zs.ResultInterrupt {
+		return ctx.Err()
+	}
+	return err
+}
+
+// Healthy returns nil, or the reason.JournalUnavailable error that the last
+// failed commit left behind. Only a successful write clears it: the next
+// Commit or Probe tries one. Healthy also returns an error when the disk was nearly
+// full at the last look, since new work is refused then.
+func (db *DB) Healthy() error {
+	if db.writer == nil {
+		return nil
+	}
+	return db.writer.healthy()
+}
+
+// Probe tries a write when the last commit failed, which clears that state if it
+// succeeds, and measures the disk. It does not write to a healthy store. It returns
+// what Healthy then does.
+func (db *DB) Probe() error {
+	if db.writer == nil {
+		return nil
+	}
+	return db.writer.recover()
+}
+
+// Close waits for the units under way, refuses later ones with
+// reason.ShuttingDown, interrupts readers and closes the file. When ctx ends
+// before the writer is idle it returns ctx's error and can be called again.
+func (db *DB) Close(ctx context.Context) error {
+	if db.writer != nil {
+		if err := db.writer.drain(ctx); err != nil {
+			return err
+		}
+	}
+	if db.closed.Swap(true) {
+		return nil
+	}
+	db.log.Close()
+	return db.closeFiles()
+}
+
+func prepareFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return openError(path, err)
+	}
+	// The WAL and shared memory files take the mode of the database file.
+	return errors.Join(f.Chmod(0o600), f.Close())
+}
+
+func openError(path string, err error) error {
+	e := reason.Errorf(reason.JournalUnavailable, "opening journal: %w", withFiles(err))
+	if errors.Is(err, fs.ErrPermission) {
+		return e.WithRemedy("Let the user that runs palyrad read and write %s.", path)
+	}
+	return e.WithRemedy("Check that the directory of %s exists and its disk is not full or read-only.", path)
+}
+
+// unusable says of a file that SQLite cannot work with what to do.
+func unusable(path string, err error) error {
+	switch {
+	case reason.Of(err) != reason.Internal:
+		return err
+	case isDamage(err):
+		return reason.Errorf(reason.VerificationFailed, "%s is damaged: %w", path, err).
+			WithRemedy("Nothing was changed. Keep the files, and restore a copy of the state directory that verifies.")
+	case isStorageError(err):
+		return openError(path, err)
+	}
+	return err
+}
+
+func openWriter(path string) (*zs.Conn, error) {
+	uri, err := walbatch.URI(path)
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	conn, err := zs.OpenConn(uri, zs.OpenReadWrite|zs.OpenURI)
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	conn.SetBusyTimeout(busyTimeout)
+	for _, pragma := range []string{
+		"PRAGMA journal_mode = WAL",
+		"PRAGMA synchronous = FULL",
+		"PRAGMA foreign_keys = ON",
+		"PRAGMA trusted_schema = OFF",
+		"PRAGMA secure_delete = ON",  // what was sealed or has expired is not left in the file
+		"PRAGMA cache_size = -16000", // KiB
+		fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", checkpointPages),
+		"PRAGMA journal_size_limit = 67108864",
+	} {
+		if err := sqlitex.ExecuteTransient(conn, pragma, nil); err != nil {
+			return nil, errors.Join(openError(path, err), conn.Close())
+		}
+	}
+	return conn, nil
+}
+
+func openReaders(path string) (*sqlitex.Pool, error) {
+	pool, err := sqlitex.NewPool(path, sqlitex.PoolOptions{
+		Flags: zs.OpenReadOnly, PoolSize: readers,
+		PrepareConn: func(c *zs.Conn) error {
+			c.SetBusyTimeout(busyTimeout)
+			return sqlitex.ExecuteScript(c, "PRAGMA query_only = ON; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -4000;", nil)
+		},
+	})
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	return pool, nil
+}
+
+// isDamage tells a file whose content is not what SQLite wrote.
+func isDamage(err error) bool {
+	switch zs.ErrCode(err).ToPrimary() {
+	case zs.ResultCorrupt, zs.ResultNotADB:
+		return true
+	}
+	return false
+}
+
+// damagedFrom names the first event that an error of a damaged file keeps
+// from being read.
+func damagedFrom(seq int64, err error) error {
+	if !isDamage(err) {
+		return err
+	}
+	return &journal.CorruptError{Seq: seq, What: "the store's file is damaged: " + err.Error()}
+}
+
+// isStorageError tells failures of disk and memory from those of a statement.
+func isStorageError(err error) bool {
+	switch zs.ErrCode(err).ToPrimary() {
+	case zs.ResultFull, zs.ResultIOErr, zs.ResultCorrupt, zs.ResultNotADB, zs.ResultReadOnly,
+		zs.ResultCantOpen, zs.ResultNoMem, zs.ResultBusy, zs.ResultLocked, zs.ResultProtocol:
+		return true
+	}
+	return false
+}

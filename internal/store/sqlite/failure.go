@@ -1,0 +1,168 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	zs "zombiezen.com/go/sqlite"
+
+	"palyra/internal/core/reason"
+)
+
+// probeSize is how much a probe writes, in bytes: enough that a disk with a
+// page to spare does not count as mended.
+const probeSize = 256 << 10
+
+func (w *writer) healthy() error {
+	if e := w.failure.Load(); e != nil {
+		return e
+	}
+	return w.reserve.low()
+}
+
+// failed is healthy without the look at the disk.
+func (w *writer) failed() bool { return w.failure.Load() != nil }
+
+// fail rolls the batch back and puts the writer in the failed state. Whether a
+// failed COMMIT reached the disk is unknown, so the head is read again before
+// anything else is written.
+func (w *writer) fail(cause error) error {
+	if !w.conn.AutocommitEnabled() {
+		if err := w.exec("ROLLBACK"); err != nil {
+			cause = errors.Join(cause, err)
+		}
+	}
+	e := reason.Errorf(reason.JournalUnavailable, "writing the journal: %w", withFiles(cause))
+	w.failure.Store(e)
+	w.edge = nil
+	return e
+}
+
+// recover is recoverLocked for callers outside a batch.
+func (w *writer) recover() error {
+	if w.healthy() == nil {
+		return nil
+	}
+	w.connMu.Lock()
+	defer w.connMu.Unlock()
+	if w.conn == nil {
+		return w.healthy()
+	}
+	if w.reserve != nil {
+		w.reserve.look()
+		w.reserve.tell()
+	}
+	if w.reserve.low() == nil || !w.failed() {
+		if err := w.recoverLocked(); err != nil {
+			return err
+		}
+	}
+	return w.healthy()
+}
+
+// recoverLocked leaves the failed state if a probe write succeeds and the head
+// can be read again.
+func (w *writer) recoverLocked() error {
+	if !w.failed() {
+		return nil
+	}
+	if err := w.probe(); err != nil {
+		return w.fail(err)
+	}
+	if err := w.load(); err != nil {
+		return w.fail(err)
+	}
+	if err := w.noted.write(w.head); err != nil {
+		return w.fail(err)
+	}
+	w.failure.Store(nil)
+	return nil
+}
+
+// probe writes and deletes a row of probeSize, durably.
+func (w *writer) probe() error {
+	c := Conn{c: w.conn}
+	for _, step := range []struct {
+		query string
+		args  []any
+	}{
+		{"BEGIN IMMEDIATE", nil},
+		{"INSERT OR REPLACE INTO probe (id, pad) VALUES (1, randomblob(?1))", []any{probeSize}},
+		{"COMMIT", nil},
+		{"DELETE FROM probe", nil},
+	} {
+		if err := c.Query(step.query, nil, step.args...); err != nil {
+			return fmt.Errorf("probing the disk: %w", err)
+		}
+	}
+	return nil
+}
+
+// drain refuses new units and waits for those under way.
+func (w *writer) drain(ctx context.Context) error {
+	w.refuseMore()
+	select {
+	case <-w.idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("closing the store: %w", ctx.Err())
+	}
+}
+
+// close closes the connection of a drained writer.
+func (w *writer) close() error {
+	w.connMu.Lock()
+	defer w.connMu.Unlock()
+	conn := w.conn
+	w.conn = nil
+	err := conn.Close()
+	if w.noted != nil {
+		err = errors.Join(err, w.noted.close())
+	}
+	return errors.Join(err, w.reserve.close())
+}
+
+// refuseMore lets no further unit in; idle closes when the last one is done.
+func (w *writer) refuseMore() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.closed = true
+	if !w.leading {
+		close(w.idle)
+	}
+}
+
+// mostOpened is how many files one statement of SQLite's opens at once: the database,
+// the WAL, its index and a directory.
+const mostOpened = 4
+
+// withFiles joins an error of SQLite's, which says that a file cannot be opened and not
+// why, with the limit of open files where that is why. SQLite keeps errno to itself, so
+// that it is looked whether files can be opened at all; what SQLite opened meanwhile it
+// may have closed again.
+func withFiles(err error) error {
+	if err == nil || zs.ErrCode(err).ToPrimary() != zs.ResultCantOpen || outOfFiles(err) {
+		return err
+	}
+	for range mostOpened {
+		f, openErr := os.Open(os.DevNull)
+		if openErr == nil {
+			defer f.Close()
+			continue
+		}
+		if outOfFiles(openErr) {
+			return fmt.Errorf("%w: %w", err, openErr)
+		}
+	}
+	return err
+}
+
+func outOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}

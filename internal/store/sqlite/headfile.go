@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+	"palyra/internal/evidence/journal"
+)
+
+// headFile is a small file beside the store that names the newest durable event.
+// It is there because SQLite drops the end of a damaged or shortened WAL without an
+// error: a journal that ends before the event in this file has lost events. The
+// file is written after each commit and not synced, so that it costs no wait for
+// the disk; after a crash the journal may therefore be ahead of it.
+type headFile struct{ file *os.File }
+
+const headFormat = "palyra-head v1 %020d %s\n"
+
+// headPath is the head file of the store at path.
+func headPath(path string) string { return path + "-head" }
+
+func openHeadFile(path string) (*headFile, error) {
+	f, err := os.OpenFile(headPath(path), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, openError(headPath(path), err)
+	}
+	return &headFile{file: f}, nil
+}
+
+// write replaces the line in place: it always has the same length and lies in
+// one sector.
+func (h *headFile) write(head journal.Head) error {
+	line := fmt.Appendf(nil, headFormat, head.Seq, hex.EncodeToString(head.Hash[:]))
+	if _, err := h.file.WriteAt(line, 0); err != nil {
+		return fmt.Errorf("noting the journal's head: %w", err)
+	}
+	return nil
+}
+
+// close syncs it, so that after a stop in order it is exact.
+func (h *headFile) close() error { return errors.Join(h.file.Sync(), h.file.Close()) }
+
+// readHeadFile returns what the head file says. A store that has none, or one
+// that a power cut left empty, has the zero head, which every journal holds.
+func readHeadFile(path string) (head journal.Head, err error) {
+	text, err := os.ReadFile(headPath(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return head, nil
+	}
+	if err != nil {
+		return head, openError(headPath(path), err)
+	}
+	if strings.Trim(string(text), "\x00") == "" {
+		return head, nil
+	}
+	words := strings.Fields(string(text))
+	if len(words) == 4 {
+		head.Seq, _ = strconv.ParseInt(words[2], 10, 64)
+		raw, _ := hex.DecodeString(words[3])
+		copy(head.Hash[:], raw)
+	}
+	if string(text) != fmt.Sprintf(headFormat, head.Seq, hex.EncodeToString(head.Hash[:])) {
+		return journal.Head{}, reason.Errorf(reason.VerificationFailed, "%s cannot be read, so that nobody knows where the journal has to end", headPath(path)).
+			WithRemedy("Something has damaged the state directory. Run `palyra journal verify` on a machine that remembers this gateway's checkpoints; when it finds nothing, remove the file.")
+	}
+	return head, nil
+}
+
+// signedSize is how many events the newest checkpoint covers, which has been
+// verified.
+func (db *DB) signedSize(ctx context.Context) (int64, error) {
+	page, err := db.Events(ctx, journal.Filter{Code: string(event.Checkpoint), Newest: true, Limit: 1})
+	if err != nil || len(page) == 0 {
+		return 0, err
+	}
+	var p struct {
+		Size int64 `json:"size"`
+	}
+	err = json.Unmarshal(page[0].Payload, &p)
+	return p.Size, err
+}
+
+func missing(path string, head, noted journal.Head) error {
+	return &journal.CorruptError{Seq: head.Seq + 1, What: fmt.Sprintf(
+		"events are missing: the journal ends at %d, %s says that it reached %d", head.Seq, headPath(path), noted.Seq)}
+}
+
+// holds checks that the journal has the event that the head file names. Up to
+// the newest checkpoint, which covers signed events, it was verified.
+func (db *DB) holds(ctx context.Context, noted journal.Head, signed int64) error {
+	if noted.Seq == 0 {
+		return nil
+	}
+	if head := db.Head(); head.Seq < noted.Seq {
+		return missing(db.path, head, noted)
+	}
+	page, err := db.Events(ctx, journal.Filter{After: noted.Seq - 1, UpTo: noted.Seq, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(page) == 0 || page[0].Hash != noted.Hash {
+		first := min(signed+1, noted.Seq)
+		return &journal.CorruptError{Seq: first, What: fmt.Sprintf("the events %d to %d are not those that %s stands for", first, noted.Seq, headPath(db.path))}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+//go:build unix
+
+package sqlite_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"palyra/internal/call"
+	"palyra/internal/core/event"
+	"palyra/internal/store/sqlite"
+	"palyra/internal/store/sqlite/sqlitetest"
+)
+
+// cpu is what this process has used of it.
+func cpu(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkKeep records calls with results of several sizes: the CPU time of one is
+// measured also on a machine that has other things to do.
+func BenchmarkKeep(b *testing.B) {
+	for _, size := range []int{64, 4 << 10, 256 << 10} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			db := sqlitetest.Open(b)
+			calls := sqlite.NewCalls(db)
+			result := make([]byte, size)
+			entry := call.Entry{Drafts: []event.Draft{benchDraft(), benchDraft(), benchDraft(), benchDraft()}, Blobs: [][]byte{result}}
+			_, err := calls.Record(context.Background(), entry)
+			if err != nil {
+				b.Fatal(err)
+			}
+			runtime.GC()
+			began := cpu(b)
+			b.ResetTimer()
+			for range b.N {
+				_, _ = rand.Read(result[:32])
+				if _, err := calls.Record(context.Background(), entry); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64((cpu(b)-began).Microseconds())/float64(b.N), "cpu-us/op")
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"fmt"
+	"time"
+
+	"palyra/internal/call/approval"
+	"palyra/internal/call/record"
+	"palyra/internal/core/event"
+	"palyra/internal/evidence/journal"
+)
+
+// indexEvent updates the tables that are derived from an event, in the same
+// transaction. SQL triggers could do that, but a trigger on events makes SQLite
+// open a statement journal for every insert, which doubles the cost of an append.
+func (w *writer) indexEvent(e *journal.Event, drafts []event.Draft) error {
+	if err := w.noteRun(e); err != nil {
+		return err
+	}
+	if err := w.noteDevices(e); err != nil {
+		return err
+	}
+	if err := w.notePlaces(e); err != nil {
+		return err
+	}
+	if record.AtOnce(drafts, e.Subject) {
+		return nil
+	}
+	c := Conn{c: w.conn}
+	if record.Ends(e) {
+		return c.Query("DELETE FROM open_calls WHERE proposal_id = ?1", nil, e.Subject)
+	}
+	if !record.Opens(e) {
+		return nil
+	}
+	// A start never scans the journal for calls that a crash left open.
+	return c.Query("INSERT INTO open_calls (proposal_id, session, run, actor) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+		nil, e.Subject, e.Session, e.Run, e.Actor)
+}
+
+// sessionRun is a run and the session it belongs to.
+type sessionRun struct{ session, run string }
+
+// maxKnownRuns bounds the writer's memory of pairs that are stored already.
+const maxKnownRuns = 4096
+
+// noteRun stores which runs a session has, once per run. Events of a session
+// are then found through the index on run, and need none of their own.
+func (w *writer) noteRun(e *journal.Event) error {
+	pair := sessionRun{e.Session, e.Run}
+	if pair.session == "" || pair.run == "" {
+		return nil
+	}
+	if _, known := w.runs[pair]; known {
+		return nil
+	}
+	if len(w.runs) >= maxKnownRuns {
+		clear(w.runs)
+	}
+	w.runs[pair] = struct{}{}
+	c := Conn{c: w.conn}
+	return c.Query("INSERT INTO session_runs (session, run) VALUES (?1, ?2) ON CONFLICT DO NOTHING", nil, pair.session, pair.run)
+}
+
+// maxKnownCounts bounds the writer's memory of the oldest calls that are counted.
+const maxKnownCounts = 1024
+
+// cutEvery is how many calls are noted between two cuts at what is counted at most.
+const cutEvery = 1000
+
+// countedBy is what calls are counted by that ran without people having been asked.
+type countedBy struct{ requestedBy, onBehalfOf, tool string }
+
+// noteUnasked keeps that a call runs without people having been asked, for Lately, and
+// forgets those like it that are not counted any more: the old ones each time that there
+// are any, and now and then those beyond what is counted.
+func (w *writer) noteUnasked(e *journal.Event, u *event.Unasked) error {
+	if u == nil {
+		return nil
+	}
+	like := countedBy{u.RequestedBy, u.OnBehalfOf, u.Tool}
+	if err := w.forgetUnasked(like, e.At.Add(-approval.LatelySpan)); err != nil {
+		return fmt.Errorf("forgetting calls that are not counted: %w", err)
+	}
+	c := Conn{c: w.conn}
+	return c.Query(`INSERT INTO unasked_calls (requested_by, on_behalf_of, tool, at, proposal_id, subject, call_digest, session)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING`,
+		nil, u.RequestedBy, u.OnBehalfOf, u.Tool, e.At, e.Subject, u.Subject, u.CallDigest, e.Session)
+}
+
+// forgetUnasked deletes the calls from before a time, unless it is known that the oldest
+// one is not.
+func (w *writer) forgetUnasked(like countedBy, before time.Time) error {
+	const these = "FROM unasked_calls WHERE requested_by = ?1 AND on_behalf_of = ?2 AND tool = ?3"
+	c := Conn{c: w.conn}
+	if oldest, known := w.oldest[like]; !known || oldest.Before(before) {
+		if err := c.Query("DELETE "+these+" AND at < ?4", nil, like.requestedBy, like.onBehalfOf, like.tool, before); err != nil {
+			return err
+		}
+		oldest = before.Add(approval.LatelySpan) // that of the call that comes
+		_, err := c.QueryRow("SELECT at "+these+" ORDER BY at LIMIT 1", func(r *Row) error { oldest = r.Time(0); return nil }, like.requestedBy, like.onBehalfOf, like.tool)
+		if err != nil {
+			return err
+		}
+		if len(w.oldest) >= maxKnownCounts {
+			clear(w.oldest)
+		}
+		w.oldest[like] = oldest
+	}
+	if w.unasked++; w.unasked%cutEvery != 0 {
+		return nil
+	}
+	const last = "(SELECT at " + these + " ORDER BY at DESC LIMIT 1 OFFSET ?4)"
+	return c.Query("DELETE "+these+" AND at < "+last, nil, like.requestedBy, like.onBehalfOf, like.tool, approval.MostLately)
+}

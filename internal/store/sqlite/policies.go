@@ -1,0 +1,240 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"palyra/internal/call/policyadmin"
+	"palyra/internal/call/record"
+	"palyra/internal/core/event"
+	"palyra/internal/core/reason"
+)
+
+// PutPolicySet keeps a policy set and its snapshot, with the event that says
+// that it came into force.
+func (db *DB) PutPolicySet(ctx context.Context, p policyadmin.KeptSet, loaded event.Draft) error {
+	_, err := db.Commit(ctx, Unit{
+		Check:  func(tx *Tx) error { return putPolicySet(tx, p) },
+		Events: []event.Draft{loaded},
+	})
+	return err
+}
+
+func putPolicySet(tx *Tx, p policyadmin.KeptSet) error {
+	if _, err := tx.Exec("INSERT INTO policy_versions (version, sources, at, loaded_by, policies) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
+		p.Version, p.Sources, tx.Now(), p.LoadedBy, p.Policies); err != nil {
+		return fmt.Errorf("keeping policy version %s: %w", p.Version, err)
+	}
+	if _, err := tx.Exec(`INSERT INTO snapshots (digest, content, at, inputs) VALUES (?1, ?2, ?3, ?4)
+		ON CONFLICT DO UPDATE SET inputs = ?4 WHERE inputs IS NULL`,
+		p.SnapshotDigest, p.Snapshot, tx.Now(), p.Inputs); err != nil {
+		return fmt.Errorf("keeping policy snapshot %s: %w", p.SnapshotDigest, err)
+	}
+	if _, err := tx.Exec("INSERT INTO policy_last (id, version) VALUES (1, ?1) ON CONFLICT DO UPDATE SET version = ?1", p.Version); err != nil {
+		return fmt.Errorf("noting that policy version %s is in force: %w", p.Version, err)
+	}
+	if _, err := tx.Exec("DELETE FROM policy_activation"); err != nil {
+		return fmt.Errorf("ending the activation of a policy version: %w", err)
+	}
+	if !p.Activated {
+		return nil
+	}
+	if _, err := tx.Exec("INSERT INTO policy_activation (id, version) VALUES (1, ?1)", p.Version); err != nil {
+		return fmt.Errorf("activating policy version %s: %w", p.Version, err)
+	}
+	return nil
+}
+
+// Snapshot returns the content behind a snapshot digest.
+func (db *DB) Snapshot(ctx context.Context, digest string) (content []byte, err error) {
+	content, _, err = db.snapshot(ctx, digest)
+	return content, err
+}
+
+// SnapshotInputs returns what the set behind a snapshot digest was built from;
+// nil when the snapshot was kept before that was.
+func (db *DB) SnapshotInputs(ctx context.Context, digest string) (inputs []byte, err error) {
+	_, inputs, err = db.snapshot(ctx, digest)
+	return inputs, err
+}
+
+func (db *DB) snapshot(ctx context.Context, digest string) (content, inputs []byte, err error) {
+	err = db.Read(ctx, func(c *Conn) error {
+		found, err := c.QueryRow("SELECT content, inputs FROM snapshots WHERE digest = ?1",
+			func(r *Row) error {
+				content = r.Bytes(0)
+				if !r.IsNull(1) {
+					inputs = r.Bytes(1)
+				}
+				return nil
+			}, digest)
+		if err == nil && !found {
+			return reason.Errorf(reason.NotFound, "no policy snapshot has the digest %s", digest)
+		}
+		return err
+	})
+	return content, inputs, err
+}
+
+const policyVersionColumns = "rowid, version, sources, at, loaded_by, policies"
+
+func scanPolicyVersion(r *Row) (policyadmin.KeptVersion, error) {
+	return policyadmin.KeptVersion{
+		Position: r.Int64(0), Version: r.Text(1), Sources: r.Bytes(2), At: r.Time(3), LoadedBy: r.Text(4), Policies: int(r.Int64(5)),
+	}, nil
+}
+
+// PolicyVersions lists at most limit versions, newest first by when each was first
+// loaded. before is the position of the last version of the page before, 0 for the
+// first page.
+func (db *DB) PolicyVersions(ctx context.Context, before int64, limit int) ([]policyadmin.KeptVersion, error) {
+	return list(ctx, db, "reading the policy versions", scanPolicyVersion,
+		"SELECT "+policyVersionColumns+" FROM policy_versions WHERE ?1 = 0 OR rowid < ?1 ORDER BY rowid DESC LIMIT ?2", before, limit)
+}
+
+// PolicyVersion finds a version by its digest, "sha256:<hex>", or by the
+// beginning of it, with or without "sha256:".
+func (db *DB) PolicyVersion(ctx context.Context, beginning string) (policyadmin.KeptVersion, error) {
+	beginning = digestPrefix + strings.TrimPrefix(beginning, digestPrefix)
+	found, err := list(ctx, db, "reading policy version "+beginning, scanPolicyVersion,
+		"SELECT "+policyVersionColumns+" FROM policy_versions WHERE substr(version, 1, ?1) = ?2 LIMIT 2", len(beginning), beginning)
+	switch {
+	case err != nil:
+		return policyadmin.KeptVersion{}, err
+	case len(found) == 0:
+		return policyadmin.KeptVersion{}, reason.Errorf(reason.NotFound, "no policy version begins with %s", beginning).
+			WithRemedy("`palyra policy versions` lists them.")
+	case len(found) > 1:
+		return policyadmin.KeptVersion{}, reason.Errorf(reason.InvalidInput, "several policy versions begin with %s", beginning).
+			WithRemedy("Write more of the digest; `palyra policy versions -o wide` shows all of it.")
+	}
+	return found[0], nil
+}
+
+// ActivatedPolicy returns the version that an operator activated; found is
+// false when the policy directory counts.
+func (db *DB) ActivatedPolicy(ctx context.Context) (v policyadmin.KeptVersion, found bool, err error) {
+	return db.onePolicy(ctx, "reading which policy version is activated", "SELECT version FROM policy_activation")
+}
+
+// LastPolicy returns the version that was put in force last; found is false when
+// none was.
+func (db *DB) LastPolicy(ctx context.Context) (v policyadmin.KeptVersion, found bool, err error) {
+	return db.onePolicy(ctx, "reading which policy version was in force last", "SELECT version FROM policy_last")
+}
+
+// onePolicy returns the version that a query names.
+func (db *DB) onePolicy(ctx context.Context, what, query string) (v policyadmin.KeptVersion, found bool, err error) {
+	err = db.Read(ctx, func(c *Conn) error {
+		found, err = c.QueryRow("SELECT "+policyVersionColumns+" FROM policy_versions WHERE version = ("+query+")",
+			func(r *Row) error { v, err = scanPolicyVersion(r); return err })
+		return err
+	})
+	if err != nil {
+		return policyadmin.KeptVersion{}, false, fmt.Errorf("%s: %w", what, err)
+	}
+	return v, found, nil
+}
+
+// ResetPolicy forgets which version was activated and which was in force last, so
+// that the policy directory counts, with the event that says so.
+func (db *DB) ResetPolicy(ctx context.Context, reset event.Draft) error {
+	_, err := db.Commit(ctx, Unit{
+		Check: func(tx *Tx) error {
+			for _, table := range []string{"policy_activation", "policy_last"} {
+				if _, err := tx.Exec("DELETE FROM " + table); err != nil {
+					return fmt.Errorf("forgetting which policy version counts: %w", err)
+				}
+			}
+			return nil
+		},
+		Events: []event.Draft{reset},
+	})
+	return err
+}
+
+// errFound ends a search.
+var errFound = errors.New("found")
+
+// ProposalOf returns the id of the proposal that a decision is about; found is
+// false when no decision has the id. Only events from the time before on are
+// searched. The caller takes it from the id, a ULID, which is made before the
+// decision is journaled, and goes back by as much as the clocks may differ.
+func (db *DB) ProposalOf(ctx context.Context, decisionID string, before time.Time) (proposal string, found bool, err error) {
+	err = db.Read(ctx, func(c *Conn) error {
+		first, err := c.firstAt(before)
+		if err != nil {
+			return err
+		}
+		err = c.Query("SELECT payload, subject FROM events WHERE seq >= ?1 AND code = ?2 AND payload IS NOT NULL ORDER BY seq", func(r *Row) error {
+			is, err := record.Decides(r.Bytes(0), decisionID)
+			if err == nil && is {
+				proposal, found, err = r.Text(1), true, errFound
+			}
+			return err
+		}, first, event.Decided)
+		if errors.Is(err, errFound) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		return "", false, fmt.Errorf("looking for decision %s: %w", decisionID, err)
+	}
+	return proposal, found, nil
+}
+
+// Ceilings lists what commands set, by name.
+func (db *DB) Ceilings(ctx context.Context) ([]policyadmin.Ceiling, error) {
+	return list(ctx, db, "reading the ceilings", func(r *Row) (policyadmin.Ceiling, error) {
+		c := policyadmin.Ceiling{Name: r.Text(0), Allowed: r.Bool(1), At: r.Time(3), Reason: r.Text(4)}
+		return c, c.By.UnmarshalText(r.Bytes(2))
+	}, "SELECT name, allowed, set_by, at, reason FROM ceilings ORDER BY name")
+}
+
+// PutCeiling keeps a ceiling in place of that of the same name, together with its
+// event. At is set by the store.
+func (db *DB) PutCeiling(ctx context.Context, c policyadmin.Ceiling, e event.Draft) (policyadmin.Ceiling, error) {
+	_, err := db.Commit(ctx, Unit{
+		Check: func(tx *Tx) error {
+			c.At = tx.Now()
+			if _, err := tx.Exec(`INSERT INTO ceilings (name, allowed, set_by, at, reason) VALUES (?1, ?2, ?3, ?4, ?5)
+				ON CONFLICT (name) DO UPDATE SET allowed = ?2, set_by = ?3, at = ?4, reason = ?5`,
+				c.Name, c.Allowed, c.By.String(), c.At, c.Reason); err != nil {
+				return fmt.Errorf("keeping the ceiling of %s: %w", c.Name, err)
+			}
+			return nil
+		},
+		Events: []event.Draft{e},
+	})
+	return c, err
+}
+
+// Pins lists the stored tool definitions by name.
+func (db *DB) Pins(ctx context.Context) ([]policyadmin.Pin, error) {
+	return list(ctx, db, "reading the pins of tool definitions", func(r *Row) (policyadmin.Pin, error) {
+		return policyadmin.Pin{Tool: r.Text(0), Digest: r.Text(1), Definition: r.Bytes(2), Refused: r.Text(3), At: r.Time(4)}, nil
+	}, "SELECT tool, digest, definition, refused, at FROM pins ORDER BY tool")
+}
+
+// PutPins stores pins, in place of those of the same tools, together with the
+// events that say why. At is set by the store.
+func (db *DB) PutPins(ctx context.Context, pins []policyadmin.Pin, events ...event.Draft) error {
+	_, err := db.Commit(ctx, Unit{
+		Check: func(tx *Tx) error {
+			for _, p := range pins {
+				if _, err := tx.Exec(`INSERT INTO pins (tool, digest, definition, refused, at) VALUES (?1, ?2, ?3, ?4, ?5)
+					ON CONFLICT (tool) DO UPDATE SET digest = ?2, definition = ?3, refused = ?4, at = ?5`,
+					p.Tool, p.Digest, p.Definition, p.Refused, tx.Now()); err != nil {
+					return fmt.Errorf("pinning tool %s: %w", p.Tool, err)
+				}
+			}
+			return nil
+		},
+		Events: events,
+	})
+	return err
+}

@@ -1,0 +1,452 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"palyra/internal/call"
+	"palyra/internal/call/approval"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/run"
+	"palyra/internal/store/sqlite"
+	"palyra/internal/store/sqlite/sqlitetest"
+	"palyra/internal/store/sqlite/tending"
+	"palyra/internal/vault"
+	"palyra/internal/vault/atrest/atresttest"
+)
+
+func digestOf(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
+
+func keep(t *testing.T, db *sqlite.DB, data ...[]byte) {
+	t.Helper()
+	must.Get(sqlite.NewCalls(db).Record(t.Context(), call.Entry{Blobs: data}))(t)
+}
+
+// marker is a text that is in no file by chance.
+func marker(n int) []byte { return fmt.Appendf(nil, "PLAIN-%032d-TEXT", n) }
+
+// olderBlobs makes a store as of before results were sealed, with blobs of several
+// sizes and approvals, some of which have changed since they were made.
+func olderBlobs(t *testing.T, path string, count int) (contents [][]byte) {
+	t.Helper()
+	for n := range count {
+		data := marker(n)
+		if n%5 == 4 {
+			data = bytes.Repeat(append(data, '\n'), 3000) // overflow pages
+		}
+		contents = append(contents, data)
+	}
+	must.Do(t, sqlite.MakeOld(path, 20, func(c *sqlite.Conn) error {
+		if err := c.Query("PRAGMA secure_delete = OFF", nil); err != nil { // as it was
+			return err
+		}
+		for _, data := range contents {
+			sum := sha256.Sum256(data)
+			if err := c.Query("INSERT INTO blobs (digest, data) VALUES (?1, ?2)", nil, sum[:], data); err != nil {
+				return err
+			}
+		}
+		for n, state := range []approval.State{approval.Pending, approval.Consumed, approval.Denied} {
+			rec := olderApproval(n, state)
+			body, err := approval.EncodeRecord(rec)
+			if err != nil {
+				return err
+			}
+			err = c.Query(`INSERT INTO approvals (id, revision, state, version, subject_type, requested_by, on_behalf_of, tool, created_at, body, request)
+ VALUES (?1, ?2, ?3, 1, 'tool', 'agent:a', 'user:b', 'fs.write', ?4, ?5, ?6)`, nil, rec.ID, n+1, state, rec.CreatedAt, body, []byte(rec.Request))
+			if err != nil {
+				return err
+			}
+		}
+		return leaveTraces(c)
+	}))
+	return contents
+}
+
+// leaveTraces writes and takes back what an older palyrad wrote and took back: it is in
+// no row, and the pages have it.
+func leaveTraces(c *sqlite.Conn) error {
+	for n := range 40 {
+		id := fmt.Sprintf("01JBBBBBBBBBBBBBBBBBB%05d", n)
+		size := 1 + n%7*400
+		body := fmt.Appendf(nil, `{"approval_id":"%s","state":"denied","subject_type":"tool","prompt":{"arguments":{},"diff":"%s"},"binding":{"arguments":{}}}`, id, bytes.Repeat(marker(5000+n), 1+size/40))
+		for _, step := range []struct {
+			sql  string
+			args []any
+		}{
+			{`INSERT INTO approvals (id, revision, state, version, subject_type, requested_by, on_behalf_of, tool, created_at, body, request)
+ VALUES (?1, ?2, 'denied', 1, 'tool', 'agent:a', 'user:b', 'fs.write', 1, ?3, ?4)`, []any{id, 100 + n, body, bytes.Repeat(marker(6000+n), 1+n%9*30)}},
+			{"UPDATE approvals SET request = NULL WHERE id = ?1", []any{id}},
+		} {
+			if err := c.Query(step.sql, nil, step.args...); err != nil {
+				return err
+			}
+		}
+	}
+	return c.Query("DELETE FROM approvals WHERE id LIKE '01JBBB%' AND revision % 3 <> 0", nil)
+}
+
+func olderApproval(n int, state approval.State) approval.Record {
+	secret := `{"content":"` + string(marker(1000+n)) + `"}`
+	rec := approval.Record{
+		ID: fmt.Sprintf("01JAAAAAAAAAAAAAAAAAA%05d", n), State: state, Version: 1, Revision: int64(n + 1), SubjectType: approval.SubjectTool,
+		CreatedAt: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC),
+		Prompt:    approval.Prompt{Title: "Write a file", Summary: "one file", Arguments: []byte(secret), Diff: "+" + string(marker(2000+n))},
+		Binding:   tool.Binding{Tool: "fs.write", Arguments: []byte(secret), Argv: []string{string(marker(3000 + n))}},
+	}
+	if !state.Terminal() {
+		rec.Request = []byte(`{"args":"` + string(marker(4000+n)) + `"}`)
+	}
+	return rec
+}
+
+// plainIn counts the markers in the raw bytes of the store's files.
+func plainIn(t *testing.T, path string) (n int) {
+	t.Helper()
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		raw, err := os.ReadFile(path + suffix)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		n += bytes.Count(raw, []byte("PLAIN-"))
+	}
+	return n
+}
+
+// seal runs the background until nothing of an older store is left.
+func seal(t *testing.T, db *sqlite.DB) {
+	t.Helper()
+	must.Do(t, db.KeepsResults(t.Context()))
+	for must.Get(db.SealOlder(t.Context()))(t) {
+	}
+	if !must.Get(db.Scrub())(t) {
+		t.Error("the WAL was not emptied")
+	}
+}
+
+// TestResultsAreSealedInTheFile looks for what was kept in the raw bytes. The control
+// is a store of before, in which all of it is found.
+func TestResultsAreSealedInTheFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "palyra.db")
+	contents := olderBlobs(t, path, 50)
+	if n := plainIn(t, path); n < 50 {
+		t.Fatalf("the control: %d markers in a store of before", n)
+	}
+	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
+	seal(t, db)
+	if n := plainIn(t, path); n != 0 {
+		t.Errorf("%d markers are still in the files", n)
+	}
+	assertCount(t, db, "SELECT count(*) FROM blobs", 0)
+	assertCount(t, db, "SELECT count(*) FROM approvals WHERE payload_key IS NULL", 0)
+
+	// What comes now is never there in plain, large or small, also while it is only
+	// in the WAL.
+	fresh := [][]byte{marker(77), bytes.Repeat(marker(78), 5000)}
+	keep(t, db, fresh...)
+	rec := olderApproval(7, approval.Pending)
+	approvals := sqlite.NewApprovals(db)
+	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error { return tx.InsertRecord(&rec) }))
+	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error {
+		now := must.Get(tx.Record(rec.ID))(t)
+		now.State, now.Version, now.Request = approval.Denied, 2, nil
+		return tx.ReplaceRecord(&now, approval.Pending, 1)
+	}))
+	if n := plainIn(t, path); n != 0 {
+		t.Errorf("%d markers of new results are in the files", n)
+	}
+	for _, data := range append(contents, fresh...) {
+		if got, err := db.Blob(t.Context(), digestOf(data)); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes of %d came back, %v", len(got), len(data), err)
+		}
+	}
+	for n := range 3 {
+		was := olderApproval(n, []approval.State{approval.Pending, approval.Consumed, approval.Denied}[n])
+		assertWhole(t, db, was)
+	}
+	now := must.Get(approvals.Record(t.Context(), rec.ID))(t)
+	if now.State != approval.Denied || now.Request != nil || now.Prompt.Diff != rec.Prompt.Diff || now.Binding.Argv[0] != rec.Binding.Argv[0] {
+		t.Errorf("the changed approval: %+v", now)
+	}
+}
+
+func assertWhole(t *testing.T, db *sqlite.DB, want approval.Record) {
+	t.Helper()
+	got, err := sqlite.NewApprovals(db).Record(t.Context(), want.ID)
+	if err != nil || got.Withheld != nil || got.State != want.State || got.Prompt.Diff != want.Prompt.Diff || got.Binding.Argv[0] != want.Binding.Argv[0] || string(got.Request) != string(want.Request) {
+		t.Errorf("approval %s: %+v, %v", want.ID, got, err)
+	}
+}
+
+// TestKilledWhileSealing ends the background at each of its steps: whatever is in the
+// files then, each result is there once, is read, and the next start does the rest.
+func TestKilledWhileSealing(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "palyra.db")
+	contents := olderBlobs(t, path, 70) // more than one part
+	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
+	must.Do(t, db.KeepsResults(t.Context()))
+	var left []string
+	steps := map[string]int{}
+	sqlite.OnTended(db, func(step string) {
+		steps[step]++
+		left = append(left, copyStore(t, path, fmt.Sprint(len(left), " ", step)))
+	})
+	for must.Get(db.SealOlder(t.Context()))(t) {
+	}
+	for _, step := range []string{"read", "sealed", "stored", "removed", "committed", "approval stored", "approvals committed"} {
+		if steps[step] == 0 {
+			t.Errorf("no step %q: %v", step, steps)
+		}
+	}
+	for _, dead := range left {
+		t.Run(filepath.Base(filepath.Dir(dead)), func(t *testing.T) {
+			again := sqlitetest.OpenAt(t, dead, sqlite.Options{})
+			assertEachOnce(t, again, contents)
+			seal(t, again)
+			assertEachOnce(t, again, contents)
+			if n := plainIn(t, dead); n != 0 {
+				t.Errorf("%d markers are left", n)
+			}
+		})
+	}
+}
+
+func copyStore(t *testing.T, path, name string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), strings.ReplaceAll(name, " ", "-"))
+	must.Do(t, os.Mkdir(dir, 0o700))
+	for _, suffix := range []string{"", "-wal", ".head"} {
+		raw, err := os.ReadFile(path + suffix)
+		if os.IsNotExist(err) {
+			continue
+		}
+		must.Do(t, err)
+		must.Do(t, os.WriteFile(filepath.Join(dir, "palyra.db"+suffix), raw, 0o600))
+	}
+	return filepath.Join(dir, "palyra.db")
+}
+
+func assertEachOnce(t *testing.T, db *sqlite.DB, contents [][]byte) {
+	t.Helper()
+	assertCount(t, db, "SELECT (SELECT count(*) FROM blobs) + (SELECT count(*) FROM results)", int64(len(contents)))
+	for _, data := range contents {
+		if got, err := db.Blob(t.Context(), digestOf(data)); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes of %d came back, %v", len(got), len(data), err)
+		}
+	}
+	for n, state := range []approval.State{approval.Pending, approval.Consumed, approval.Denied} {
+		assertWhole(t, db, olderApproval(n, state))
+	}
+}
+
+// TestSwappedAndDamagedResults: a row that is not what was stored in its place is
+// refused for what it is, and the others can be read.
+func TestSwappedAndDamagedResults(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "palyra.db")
+	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
+	a, b, c := marker(1), marker(2), marker(3)
+	keep(t, db, a, b, c)
+	x, y := olderApproval(1, approval.Pending), olderApproval(2, approval.Pending)
+	approvals := sqlite.NewApprovals(db)
+	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error {
+		if err := tx.InsertRecord(&x); err != nil {
+			return err
+		}
+		return tx.InsertRecord(&y)
+	}))
+	sumA, sumB := sha256.Sum256(a), sha256.Sum256(b)
+	must.Do(t, sqlite.Exec(db, "UPDATE results SET box = (SELECT box FROM results WHERE digest = ?2) WHERE digest = ?1", sumA[:], sumB[:]))
+	assertReason(t, blobError(db, digestOf(a)), reason.VerificationFailed)
+	for _, data := range [][]byte{b, c} {
+		must.Get(db.Blob(t.Context(), digestOf(data)))(t)
+	}
+	must.Do(t, sqlite.Exec(db, "UPDATE results SET key = '01JZZZZZZZZZZZZZZZZZZZZZZZ' WHERE digest = ?1", sumB[:]))
+	assertReason(t, blobError(db, digestOf(b)), reason.VerificationFailed)
+
+	must.Do(t, sqlite.Exec(db, `UPDATE approvals SET (payload, payload_digest) = (SELECT payload, payload_digest FROM approvals WHERE id = ?2) WHERE id = ?1`, x.ID, y.ID))
+	page, _, err := approvals.Records(t.Context(), approval.Filter{})
+	if err != nil || len(page) != 2 {
+		t.Fatalf("%d records, %v", len(page), err)
+	}
+	for _, rec := range page {
+		if want := rec.ID == x.ID; (reason.Of(rec.Withheld) == reason.VerificationFailed) != want || (rec.Prompt.Diff == "") != want {
+			t.Errorf("approval %s: withheld %v, diff %q", rec.ID, rec.Withheld, rec.Prompt.Diff)
+		}
+	}
+	// Offline, without a key, the form is looked at.
+	must.Do(t, db.Close(t.Context()))
+	_, err = sqlite.Verify(t.Context(), path, sqlitetest.Origin, nil)
+	assertReason(t, err, reason.VerificationFailed)
+}
+
+// TestLockedResults: with the vault locked the store opens and verifies, takes no new
+// result, and reads what it can; once the vault is open, all of it is back.
+func TestLockedResults(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "palyra.db")
+	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
+	data := marker(1)
+	keep(t, db, data)
+	rec := olderApproval(1, approval.Pending)
+	must.Do(t, sqlite.NewApprovals(db).Update(t.Context(), func(tx approval.Tx) error { return tx.InsertRecord(&rec) }))
+	mustAppend(t, db, drafts(20)...)
+	must.Do(t, db.Close(t.Context()))
+
+	ring := &atresttest.Ring{}
+	ring.Locked.Store(true)
+	now := time.Now()
+	db = sqlitetest.OpenAt(t, path, sqlite.Options{Results: ring, Now: func() time.Time { return now }})
+	approvals := sqlite.NewApprovals(db)
+	verifyWhole(t, db)
+	mustAppend(t, db, draft(1))
+	assertReason(t, blobError(db, digestOf(data)), reason.VaultLocked)
+	_, err := sqlite.NewCalls(db).Record(t.Context(), call.Entry{Drafts: drafts(1), Blobs: [][]byte{marker(2)}})
+	assertReason(t, err, reason.VaultLocked)
+	_, _, err = sqlite.NewRuns(db).Begin(t.Context(), run.Beginning{})
+	assertReason(t, err, reason.VaultLocked)
+	fresh := olderApproval(2, approval.Pending)
+	assertReason(t, approvals.Update(t.Context(), func(tx approval.Tx) error { return tx.InsertRecord(&fresh) }), reason.VaultLocked)
+	about := olderApproval(3, approval.Pending)
+	about.SubjectType = approval.SubjectGatewayChange // what operators need is no result
+	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error { return tx.InsertRecord(&about) }))
+	assertWhole(t, db, about)
+
+	page := must.Get(approvals.Changes(t.Context(), 0, 10))(t)
+	if len(page) != 2 || reason.Of(page[0].Withheld) != reason.VaultLocked || page[0].Prompt.Title != rec.Prompt.Title || page[0].Prompt.Diff != "" || !strings.Contains(page[0].Prompt.Notes[0], "VAULT_LOCKED") {
+		t.Errorf("a page while it is locked: %+v", page)
+	}
+	// A record expires also then; the rest of it stays as it is.
+	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error {
+		now := must.Get(tx.Record(rec.ID))(t)
+		now.State, now.Version, now.Request = approval.Expired, 2, nil
+		return tx.ReplaceRecord(&now, approval.Pending, 1)
+	}))
+
+	ring.Locked.Store(false)
+	now = now.Add(2 * time.Second)
+	if got, err := db.Blob(t.Context(), digestOf(data)); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("after the unlock: %q, %v", got, err)
+	}
+	rec.State, rec.Request = approval.Expired, nil
+	assertWhole(t, db, rec)
+	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error { return tx.InsertRecord(&fresh) }))
+}
+
+// TestRetention: bytes go and digests stay; what is stored once more is there again,
+// and approvals that are not closed keep what they need.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "palyra.db")
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	db := sqlitetest.OpenAt(t, path, sqlite.Options{Now: func() time.Time { return now }})
+	old, again := marker(1), marker(2)
+	keep(t, db, old, again)
+	open, closed := olderApproval(1, approval.Pending), olderApproval(2, approval.Denied)
+	approvals := sqlite.NewApprovals(db)
+	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error {
+		if err := tx.InsertRecord(&open); err != nil {
+			return err
+		}
+		return tx.InsertRecord(&closed)
+	}))
+	now = now.Add(48 * time.Hour)
+	fresh := marker(3)
+	keep(t, db, fresh, again) // stored again: its time begins anew
+
+	before := now.Add(-24 * time.Hour)
+	for must.Get(db.ExpireResults(t.Context(), before))(t) {
+	}
+	assertReason(t, blobError(db, digestOf(old)), reason.ResultExpired)
+	for _, data := range [][]byte{fresh, again} {
+		must.Get(db.Blob(t.Context(), digestOf(data)))(t)
+	}
+	sum := sha256.Sum256(old)
+	assertCount(t, db, fmt.Sprintf("SELECT count(*) FROM results WHERE digest = x'%x' AND length(box) = 0", sum), 1)
+	assertWhole(t, db, open)
+	if rec := must.Get(approvals.Record(t.Context(), closed.ID))(t); reason.Of(rec.Withheld) != reason.ResultExpired || rec.State != approval.Denied {
+		t.Errorf("a closed approval: %+v", rec)
+	}
+	keep(t, db, old)
+	must.Get(db.Blob(t.Context(), digestOf(old)))(t)
+	must.Do(t, db.Close(t.Context()))
+	if _, err := sqlite.Verify(t.Context(), path, sqlitetest.Origin, nil); err != nil {
+		t.Errorf("verify: %v", err)
+	}
+}
+
+// TestTending runs the background by its clock: locked at first, then over what an
+// older palyrad left, then what expires.
+func TestTending(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "palyra.db")
+		contents := olderBlobs(t, path, 100)
+		ring := &atresttest.Ring{}
+		ring.Locked.Store(true)
+		db := sqlitetest.OpenAt(t, path, sqlite.Options{Results: ring})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- tending.Run(ctx, tending.Config{Store: db, Retention: 24 * time.Hour, Log: slog.New(slog.DiscardHandler)})
+		}()
+		time.Sleep(time.Hour)
+		assertCount(t, db, "SELECT count(*) FROM blobs", 100)
+		ring.Locked.Store(false)
+		time.Sleep(10 * time.Minute)
+		assertEachOnce(t, db, contents)
+		if n := plainIn(t, path); n != 0 {
+			t.Errorf("%d markers are left", n)
+		}
+		time.Sleep(26 * time.Hour)
+		assertReason(t, blobError(db, digestOf(contents[0])), reason.ResultExpired)
+		stop()
+		must.Do(t, <-done)
+	})
+}
+
+// TestRewrap replaces the vault's key under a results key, once.
+func TestRewrap(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "palyra.db")
+	db := sqlitetest.OpenAt(t, path, sqlite.Options{Results: &atresttest.Ring{Key: "old"}})
+	keep(t, db, marker(1))
+	keys := db.ResultsKeys()
+	list := must.Get(keys.StaleBoxes(t.Context(), "new", vault.Box{}, 9))(t)
+	if len(list) != 1 || list[0].KEK != "old" || !strings.HasPrefix(list[0].About, "results/") {
+		t.Fatalf("got %+v", list)
+	}
+	was, next := list[0], &atresttest.Ring{Key: "new"}
+	if rest := must.Get(keys.StaleBoxes(t.Context(), "new", was, 9))(t); len(rest) != 0 {
+		t.Errorf("after the last: %+v", rest)
+	}
+	secret := must.Get(next.Unwrap(t.Context(), was.About, was.KEK, bytes.Clone(was.Key)))(t)
+	fresh := was
+	must.Do(t, next.Wrap(t.Context(), was.About, secret, func(by string, box []byte) error {
+		fresh.KEK, fresh.Key = by, box
+		return nil
+	}))
+	must.Do(t, keys.ReplaceBoxes(t.Context(), []vault.Box{was}, []vault.Box{fresh}))
+	late := fresh
+	late.KEK = "late"
+	must.Do(t, keys.ReplaceBoxes(t.Context(), []vault.Box{was}, []vault.Box{late})) // what was replaced meanwhile stays
+	if list := must.Get(keys.StaleBoxes(t.Context(), "new", vault.Box{}, 9))(t); len(list) != 0 {
+		t.Errorf("left: %+v", list)
+	}
+	must.Do(t, db.Close(t.Context()))
+	db = sqlitetest.OpenAt(t, path, sqlite.Options{Results: next})
+	must.Get(db.Blob(t.Context(), digestOf(marker(1))))(t)
+}

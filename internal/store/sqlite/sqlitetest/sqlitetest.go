@@ -1,0 +1,105 @@
+// Package sqlitetest opens embedded stores for tests.
+package sqlitetest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"palyra/internal/core/must"
+	"palyra/internal/store/sqlite"
+	"palyra/internal/vault/atrest/atresttest"
+)
+
+// Origin is the gateway id of test stores.
+const Origin = "gateway.test"
+
+// Dir returns a directory like t.TempDir for stores, in memory where the system has room
+// there: a commit then does not wait for the disk. A test of what the disk keeps uses
+// t.TempDir.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir := newMemoryDir()
+	if dir == "" {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { must.Check(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+// Open returns an empty store in Dir that is closed when the test ends. The store is a copy
+// of one whose schema is current; a test of the migrations calls sqlite.Open.
+func Open(t testing.TB) *sqlite.DB {
+	t.Helper()
+	return OpenMigrated(t, filepath.Join(Dir(t), "palyra.db"), sqlite.Options{})
+}
+
+// OpenAt opens the store at path with options, closed when the test ends. Without a
+// ring in the options it has one that is never locked.
+func OpenAt(t testing.TB, path string, opts sqlite.Options) *sqlite.DB {
+	t.Helper()
+	if opts.Results == nil {
+		opts.Results = &atresttest.Ring{}
+	}
+	db, err := sqlite.Open(context.Background(), path, opts)
+	if err != nil {
+		t.Fatalf("opening a test store: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(context.Background()); err != nil {
+			t.Errorf("closing the test store: %v", err)
+		}
+	})
+	return db
+}
+
+// OpenMigrated is OpenAt for a new store at path that need not be migrated: with
+// the race detector, that takes longer than most tests.
+func OpenMigrated(t testing.TB, path string, opts sqlite.Options) *sqlite.DB {
+	t.Helper()
+	must.Do(t, os.WriteFile(path, must.Get(migrated())(t), 0o600))
+	return OpenAt(t, path, opts)
+}
+
+// migrated is an empty store, made once.
+var migrated = sync.OnceValues(func() (_ []byte, err error) {
+	dir, err := os.MkdirTemp("", "sqlitetest")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "empty.db")
+	db, err := sqlite.Open(context.Background(), path, sqlite.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Close(context.Background()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
+// Key returns a new checkpoint key of Origin: the signer, and the verifiers
+// that know it.
+func Key(t testing.TB) (note.Signer, note.Verifiers) {
+	t.Helper()
+	private, public, err := note.GenerateKey(rand.Reader, Origin)
+	if err != nil {
+		t.Fatalf("making a checkpoint key: %v", err)
+	}
+	signer, err := note.NewSigner(private)
+	if err != nil {
+		t.Fatalf("reading the checkpoint key: %v", err)
+	}
+	verifier, err := note.NewVerifier(public)
+	if err != nil {
+		t.Fatalf("reading the checkpoint key: %v", err)
+	}
+	return signer, note.VerifierList(verifier)
+}

@@ -1,0 +1,85 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/limit"
+)
+
+// Written says how much one unit wrote, and for whom.
+type Written struct {
+	// Actor is that of its first event.
+	Actor string
+	// Precedence is that of the unit.
+	Precedence access.Precedence
+	// Bytes are its events and what it bound into rows.
+	Bytes int64
+}
+
+// eventCost is what an event takes beside its payload, in bytes.
+const eventCost = 512
+
+// written says how much a committed unit wrote; zero when it has no event, and so
+// no actor.
+func (p *pending) written() Written {
+	if len(p.events) == 0 {
+		return Written{}
+	}
+	w := Written{Actor: p.events[0].Actor, Precedence: p.unit.Precedence, Bytes: p.bound}
+	for i := range p.events {
+		w.Bytes += eventCost + int64(len(p.events[i].Payload))
+	}
+	return w
+}
+
+// tellWritten tells of the units of a batch that was committed.
+func (w *writer) tellWritten(batch []*pending) {
+	if w.wrote == nil {
+		return
+	}
+	for _, p := range batch {
+		if p.err == nil && len(p.events) > 0 {
+			w.wrote(p.written())
+		}
+	}
+}
+
+// sizeOfArgs is how many bytes of text and blobs a statement is given.
+func sizeOfArgs(args []any) (n int64) {
+	for _, arg := range args {
+		switch v := arg.(type) {
+		case string:
+			n += int64(len(v))
+		case []byte:
+			n += int64(len(v))
+		}
+	}
+	return n
+}
+
+var _ limit.Store = (*DB)(nil)
+
+// Usage implements limit.Store.
+func (db *DB) Usage(ctx context.Context, from int64) ([]limit.Usage, error) {
+	return list(ctx, db, "reading what quotas count", func(r *Row) (limit.Usage, error) {
+		return limit.Usage{Who: r.Text(0), Hour: r.Int64(1), Bytes: r.Int64(2)}, nil
+	}, "SELECT who, hour, bytes FROM usage WHERE hour >= ?1 ORDER BY who, hour", from)
+}
+
+// PutUsage implements limit.Store.
+func (db *DB) PutUsage(ctx context.Context, list []limit.Usage, from int64) error {
+	_, err := db.Commit(ctx, Unit{Check: func(tx *Tx) error {
+		if _, err := tx.Exec("DELETE FROM usage WHERE hour < ?1", from); err != nil {
+			return fmt.Errorf("forgetting what quotas no longer count: %w", err)
+		}
+		for _, u := range list {
+			if _, err := tx.Exec("INSERT INTO usage (who, hour, bytes) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET bytes = ?3", u.Who, u.Hour, u.Bytes); err != nil {
+				return fmt.Errorf("keeping what quotas count: %w", err)
+			}
+		}
+		return nil
+	}})
+	return err
+}

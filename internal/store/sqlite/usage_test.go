@@ -1,0 +1,14 @@
+package sqlite_test
+
+import (
+	"testing"
+
+	"palyra/internal/core/limit"
+	"palyra/internal/core/limit/quotatest"
+	"palyra/internal/store/sqlite/sqlitetest"
+)
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	quotatest.RunStore(t, func(t *testing.T) limit.Store { return sqlitetest.Open(t) })
+}

@@ -1,0 +1,131 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"palyra/gen/palyra/v1/palyrav1connect"
+)
+
+// bundled are the streams whose messages often come several at once.
+var bundled = map[string]bool{
+	palyrav1connect.GatewayServiceCallToolProcedure:  true,
+	palyrav1connect.GatewayServiceRunStreamProcedure: true,
+	palyrav1connect.GatewayServiceWatchRunProcedure:  true,
+}
+
+type bundlerKey struct{}
+
+// bundle lets the handlers of such streams send several messages with one write:
+// the library would flush each message, and wake the client for it.
+func bundle(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if bundled[r.URL.Path] {
+			b := &bundler{ResponseWriter: w}
+			defer b.hold(true) // the server takes the response back
+			w, r = b, r.WithContext(context.WithValue(r.Context(), bundlerKey{}, b))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// aWhile is how long messages are held back that others mostly follow soon.
+const aWhile = 5 * time.Millisecond
+
+// bundler is a response that can hold messages back. They are sent with the next
+// message that is not held back, and at the latest at the end of the response.
+type bundler struct {
+	http.ResponseWriter
+
+	// mu orders what the handler sends, and what is released after a while.
+	mu      sync.Mutex
+	holding bool
+	// late releases what is held, unless brief was set back before.
+	late  *time.Timer
+	brief bool
+}
+
+func (b *bundler) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ResponseWriter.Write(p)
+}
+
+// Flush sends what was written, unless more follows at once.
+func (b *bundler) Flush() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.flush()
+}
+
+func (b *bundler) flush() {
+	if !b.holding {
+		// A client that is gone fails the next write.
+		_ = http.NewResponseController(b.ResponseWriter).Flush()
+	}
+}
+
+// Unwrap lets an http.ResponseController find the response below.
+func (b *bundler) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+func (b *bundler) hold(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.brief {
+		b.late.Stop()
+	}
+	b.holding, b.brief = on, false
+}
+
+func (b *bundler) holdAWhile() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.brief = true
+	if b.late != nil {
+		b.late.Reset(aWhile)
+		return
+	}
+	b.late = time.AfterFunc(aWhile, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.brief {
+			b.holding, b.brief = false, false
+			b.flush()
+		}
+	})
+}
+
+func bundlerOf(ctx context.Context) *bundler {
+	b, _ := ctx.Value(bundlerKey{}).(*bundler)
+	return b
+}
+
+// hold says whether the messages that are sent next are held back. Like
+// sending, it is for one goroutine at a time.
+func hold(ctx context.Context, on bool) {
+	if b := bundlerOf(ctx); b != nil {
+		b.hold(on)
+	}
+}
+
+// holdAWhile has what is held back sent after a while, unless hold comes before. Until
+// then the response is left alone.
+func holdAWhile(ctx context.Context) {
+	if b := bundlerOf(ctx); b != nil {
+		b.holdAWhile()
+	}
+}
+
+// release sends what was held back.
+func release(ctx context.Context) {
+	if b := bundlerOf(ctx); b != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.holding {
+			b.holding = false
+			b.flush()
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package api
+
+import (
+	"testing"
+
+	"palyra/internal/call/approval"
+	"palyra/internal/call/approval/approvaltest"
+	"palyra/internal/core/access"
+	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+)
+
+// allowedUnused asks, and allows it; the call that asked does not go on.
+func allowedUnused(t *testing.T, d *approvaltest.Desk) (approval.Answer, access.Caller) {
+	t.Helper()
+	ask := approvaltest.Ask(t)
+	pending := approvaltest.Resolve(d.Desk, ask)
+	rec := <-pending.Records
+	must.Get(d.Decide(t.Context(), approvaltest.Caller("alice"), rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest}))(t)
+	out := <-pending.Done
+	if !out.Answer.Allowed() {
+		t.Fatalf("it was not allowed: %v", out)
+	}
+	return out.Answer, ask.Proposal.Caller
+}
+
+// An approval that was allowed and not used is taken back, and then the call
+// cannot use it; one that was used is not.
+func TestCancelTakesBackAnAllowedApproval(t *testing.T) {
+	t.Parallel()
+	d := approvaltest.NewDesk(t)
+	api := &approvals{prompts: prompts{desk: d.Desk}}
+	answer, requester := allowedUnused(t, d)
+	after, err := api.takeBack(t.Context(), requester, answer.ApprovalID(), "a mistake")
+	if err != nil || after.State != approval.Revoked {
+		t.Fatalf("%s, %v", after.State, err)
+	}
+	if err := d.Consume(t.Context(), answer); reason.Of(err) != reason.ApprovalRevoked && reason.Of(err) != reason.ApprovalConflict {
+		t.Errorf("the call used it: %v", err)
+	}
+	// The control, and the other way round.
+	answer, requester = allowedUnused(t, d)
+	must.Do(t, d.Consume(t.Context(), answer))
+	if _, err := api.takeBack(t.Context(), requester, answer.ApprovalID(), ""); reason.Of(err) != reason.ApprovalConflict {
+		t.Errorf("one that was used: %v", err)
+	}
+	// Nobody takes back what is another's.
+	answer, _ = allowedUnused(t, d)
+	stranger := access.Caller{Principal: access.Agent("stranger")}
+	if _, err := api.takeBack(t.Context(), stranger, answer.ApprovalID(), ""); reason.Of(err) != reason.PermissionDenied {
+		t.Errorf("a stranger: %v", err)
+	}
+}

@@ -1,0 +1,192 @@
+// Package check checks messages against the field rules that the protos
+// state as protovalidate options (buf.validate). It knows the kinds of rules
+// that palyra.v1 uses; ReadRules refuses any other, so that no rule is stated and
+// not checked. Meaning, order and wording are those of protovalidate's own Go
+// implementation, and a test compares the two. It is not used itself because it
+// would link CEL and the ANTLR runtime into the program.
+package check
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// Rules are the field rules of a package.
+type Rules struct {
+	messages map[protoreflect.FullName]*message
+}
+
+// message has the rules of one message type.
+type message struct {
+	// required are the oneofs of which one member must be set.
+	required []protoreflect.OneofDescriptor
+	fields   []field
+}
+
+// field has the rules of one field.
+type field struct {
+	descriptor protoreflect.FieldDescriptor
+	name       string
+	required   bool
+	// presence says that it can be absent, holds that its values are messages.
+	presence, holds bool
+	// whole judges the field's value, a list as such; item judges the elements
+	// of a list.
+	whole, item []check
+}
+
+// check says what is wrong with a value, or "".
+type check func(protoreflect.Value) string
+
+// Violations are the broken rules of one message.
+type Violations []string
+
+// Error says each field and what is wrong with it.
+func (v Violations) Error() string {
+	if len(v) == 1 {
+		return "validation error: " + v[0]
+	}
+	return "validation errors:\n - " + strings.Join(v, "\n - ")
+}
+
+// ReadRules reads the rules of every message of a package whose generated code is
+// linked. A rule of a kind that is not known here is an error.
+func ReadRules(pkg protoreflect.FullName) (*Rules, error) {
+	r := &Rules{messages: map[protoreflect.FullName]*message{}}
+	var err error
+	protoregistry.GlobalFiles.RangeFilesByPackage(pkg, func(file protoreflect.FileDescriptor) bool {
+		err = r.readAll(file.Messages())
+		return err == nil
+	})
+	return r, err
+}
+
+func (r *Rules) readAll(list protoreflect.MessageDescriptors) error {
+	for i := range list.Len() {
+		m, err := readMessage(list.Get(i))
+		if err != nil {
+			return err
+		}
+		r.messages[list.Get(i).FullName()] = m
+		if err := r.readAll(list.Get(i).Messages()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readMessage(d protoreflect.MessageDescriptor) (*message, error) {
+	if proto.HasExtension(d.Options(), validate.E_Message) {
+		return nil, fmt.Errorf("%s has rules of a kind that is not checked: message", d.FullName())
+	}
+	m := &message{}
+	for i := range d.Oneofs().Len() {
+		oneof := d.Oneofs().Get(i)
+		if rules, _ := proto.GetExtension(oneof.Options(), validate.E_Oneof).(*validate.OneofRules); rules.GetRequired() {
+			m.required = append(m.required, oneof)
+		}
+	}
+	for i := range d.Fields().Len() {
+		f, err := readField(d.Fields().Get(i))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Fields().Get(i).FullName(), err)
+		}
+		if f.required || f.holds || len(f.whole)+len(f.item) > 0 {
+			m.fields = append(m.fields, f)
+		}
+	}
+	return m, nil
+}
+
+func readField(d protoreflect.FieldDescriptor) (field, error) {
+	rules, _ := proto.GetExtension(d.Options(), validate.E_Field).(*validate.FieldRules)
+	f := field{descriptor: d, name: string(d.Name()), required: rules.GetRequired(), presence: d.HasPresence(), holds: d.Message() != nil}
+	if rules.HasType() && d.IsList() && rules.GetRepeated() == nil {
+		return f, errors.New("a list has the rules of one value")
+	}
+	var err error
+	f.whole, f.item, err = checksOf(d, rules)
+	return f, err
+}
+
+// Check returns nil or Violations. Messages of other packages have no rules.
+func (r *Rules) Check(m proto.Message) error {
+	var found Violations
+	r.check(m.ProtoReflect(), "", &found)
+	if len(found) == 0 {
+		return nil
+	}
+	return found
+}
+
+// check checks a message; path is what stands before the names of its fields.
+func (r *Rules) check(m protoreflect.Message, path string, found *Violations) {
+	rules, ok := r.messages[m.Descriptor().FullName()]
+	if !ok {
+		return
+	}
+	for _, oneof := range rules.required {
+		if m.WhichOneof(oneof) == nil {
+			found.add(path+string(oneof.Name()), "exactly one field is required in oneof")
+		}
+	}
+	for i := range rules.fields {
+		r.checkField(m, &rules.fields[i], path, found)
+	}
+}
+
+func (r *Rules) checkField(m protoreflect.Message, f *field, path string, found *Violations) {
+	if !m.Has(f.descriptor) {
+		if f.required {
+			found.add(path+f.name, "value is required")
+			return
+		}
+		// What can be absent and is breaks no rule.
+		if f.presence {
+			return
+		}
+	}
+	value := m.Get(f.descriptor)
+	if say := wrong(value, f.whole); say != nil {
+		found.add(path+f.name, say...)
+	}
+	switch {
+	case f.descriptor.IsMap():
+	case f.descriptor.IsList():
+		for i := range value.List().Len() {
+			item, at := value.List().Get(i), fmt.Sprintf("%s%s[%d]", path, f.name, i)
+			found.add(at, wrong(item, f.item)...)
+			r.descend(f, item, at, found)
+		}
+	case f.holds:
+		r.descend(f, value, path+f.name, found)
+	}
+}
+
+func (r *Rules) descend(f *field, value protoreflect.Value, path string, found *Violations) {
+	if f.holds {
+		r.check(value.Message(), path+".", found)
+	}
+}
+
+// wrong is all that is wrong with a value.
+func wrong(value protoreflect.Value, checks []check) (all []string) {
+	for _, check := range checks {
+		if say := check(value); say != "" {
+			all = append(all, say)
+		}
+	}
+	return all
+}
+
+func (v *Violations) add(path string, all ...string) {
+	for _, say := range all {
+		*v = append(*v, path+": "+say)
+	}
+}

@@ -1,0 +1,259 @@
+// Package dualcontrol has changes of the gateway approved by a second person before
+// the rooms make them: it stands between the API's handlers and members, policies and
+// the freeze. Who answers, and where there are two, is package gatewaychange's to say.
+package dualcontrol
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"palyra/internal/call/dualcontrol"
+	"palyra/internal/core/access"
+	"palyra/internal/core/provenance"
+	"palyra/internal/identity"
+	"palyra/internal/surface/api"
+	"palyra/internal/surface/api/changetable"
+)
+
+// change makes a change through the gate, and names in the headers of the answer by whose
+// word it was made. A request with changetable.WaitHeader returns once the question stands.
+func change[T any](ctx context.Context, gate *dualcontrol.Gate, by access.Caller, plan dualcontrol.Planner) (made T, err error) {
+	info, called := connect.CallInfoForHandlerContext(ctx)
+	wait := !called || info.RequestHeader().Get(changetable.WaitHeader) != changetable.NoWait
+	word, err := gate.Change(ctx, by, wait, plan)
+	if err != nil {
+		return made, err
+	}
+	if called && word.ApprovalID != "" {
+		info.ResponseHeader().Set(changetable.ApprovalHeader, word.ApprovalID)
+	}
+	if called && word.Alone != "" {
+		info.ResponseHeader().Set(changetable.AloneHeader, word.Alone)
+	}
+	made, _ = word.Made.(T)
+	return made, nil
+}
+
+// Members are members whose changes take a second person.
+type Members struct {
+	api.Members
+	Gate *dualcontrol.Gate
+}
+
+// Add adds a member. A caller that went away while the change waited gets the credential
+// by the same request again.
+func (m Members) Add(ctx context.Context, by access.Caller, n api.NewMember) (api.Credential, error) {
+	if made, added, err := m.Collect(ctx, by, n); added {
+		return made, err
+	}
+	title := fmt.Sprintf("Add %s:%s with %s", n.Kind, n.Name, roles(n.Roles))
+	return changeMember(ctx, m, dualcontrol.AddMember, title, func(ctx context.Context) (api.Credential, error) {
+		return m.Members.Add(ctx, by, n)
+	})
+}
+
+// UpdateMember gives and takes roles, and gives an agent another owner.
+func (m Members) UpdateMember(ctx context.Context, by access.Principal, c identity.MemberChange) (access.Member, error) {
+	return changeMember(ctx, m, dualcontrol.UpdateMember, "Change "+c.Member, func(ctx context.Context) (access.Member, error) {
+		return m.Members.UpdateMember(ctx, by, c)
+	})
+}
+
+// EnableMember lets a disabled member act again.
+func (m Members) EnableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error) {
+	return changeMember(ctx, m, dualcontrol.EnableMember, "Enable "+s.Member, func(ctx context.Context) (access.Member, error) {
+		return m.Members.EnableMember(ctx, by, s)
+	})
+}
+
+// ConfirmMember says that a member is who it is said to be.
+func (m Members) ConfirmMember(ctx context.Context, by access.Principal, name string) (access.Member, error) {
+	return changeMember(ctx, m, dualcontrol.ConfirmMember, "Confirm that "+name+" is a person of their own", func(ctx context.Context) (access.Member, error) {
+		return m.Members.ConfirmMember(ctx, by, name)
+	})
+}
+
+// RemoveMember ends a member for good.
+func (m Members) RemoveMember(ctx context.Context, by access.Principal, s identity.Standing) (identity.Removal, error) {
+	return changeMember(ctx, m, dualcontrol.RemoveMember, "Remove "+s.Member+" for good", func(ctx context.Context) (identity.Removal, error) {
+		return m.Members.RemoveMember(ctx, by, s)
+	})
+}
+
+// AddDevice gives a member another device.
+func (m Members) AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (api.Credential, error) {
+	return changeMember(ctx, m, dualcontrol.AddDevice, "Give "+r.Member+" another device", func(ctx context.Context) (api.Credential, error) {
+		return m.Members.AddDevice(ctx, by, r)
+	})
+}
+
+// changeMember makes a change of members through the gate. What would change is the
+// result of the change itself in a rehearsal.
+func changeMember[T any](ctx context.Context, m Members, kind dualcontrol.Kind, title string, apply func(context.Context) (T, error)) (T, error) {
+	needs := access.PermAccessWrite
+	if kind == dualcontrol.AddDevice {
+		needs = access.PermAccessWriteOwner
+	}
+	return change[T](ctx, m.Gate, api.CallerOf(ctx), func(ctx context.Context) (*dualcontrol.Plan, error) {
+		planned, err := identity.Rehearse(ctx, func(ctx context.Context) error {
+			_, err := apply(ctx)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		p := &dualcontrol.Plan{Kind: kind, Needs: needs, Nothing: planned == nil}
+		p.Make = func(ctx context.Context) (any, error) { return apply(ctx) }
+		if planned == nil {
+			return p, nil
+		}
+		d := m.details(*planned)
+		if m.needsOwner(d) {
+			p.Needs = access.PermAccessWriteOwner
+		}
+		p.Question = dualcontrol.Question{
+			ID: string(kind) + ":" + d.subject(), Title: title, Summary: d.summary(title), Details: d, Rule: dualcontrol.Rule{Owner: m.concernsOwners(d)},
+		}
+		return p, nil
+	})
+}
+
+// details are what would change of members and devices, without what differs each
+// time: times, and ids that are made.
+type details struct {
+	Members   []memberDetail     `json:"members,omitempty"`
+	Devices   []deviceDetail     `json:"devices,omitempty"`
+	Revoked   []string           `json:"revoked_devices,omitempty"`
+	Confirmed []access.Principal `json:"confirmed,omitempty"`
+}
+
+type memberDetail struct {
+	Principal access.Principal `json:"principal"`
+	New       bool             `json:"new,omitempty"`
+	Roles     []access.Role    `json:"roles"`
+	WasRoles  []access.Role    `json:"was_roles,omitempty"`
+	Owner     access.Principal `json:"owner,omitzero"`
+	WasOwner  access.Principal `json:"was_owner,omitzero"`
+	Disabled  bool             `json:"disabled,omitempty"`
+	Removed   bool             `json:"removed,omitempty"`
+}
+
+// deviceDetail is a device that somebody gets, by its key.
+type deviceDetail struct {
+	Principal access.Principal `json:"principal"`
+	KeySHA256 string           `json:"key_sha256"`
+}
+
+func (m Members) details(c identity.Change) (d details) {
+	for _, n := range c.NewMembers {
+		d.Members = append(d.Members, memberDetail{Principal: n.Principal, New: true, Roles: n.Roles, Owner: n.Owner})
+	}
+	for _, n := range c.Members {
+		was := m.member(n.Principal)
+		d.Members = append(d.Members, memberDetail{
+			Principal: n.Principal, Roles: n.Roles, WasRoles: was.Roles, Owner: n.Owner, WasOwner: was.Owner, Disabled: n.Disabled, Removed: n.Removed(),
+		})
+	}
+	for _, n := range c.NewDevices {
+		d.Devices = append(d.Devices, deviceDetail{n.Principal, n.KeySHA256})
+	}
+	for _, n := range c.Devices {
+		d.Revoked = append(d.Revoked, n.ID)
+	}
+	slices.Sort(d.Revoked)
+	for _, act := range c.Acts {
+		if act.Kind == provenance.Confirmed {
+			d.Confirmed = append(d.Confirmed, act.Member)
+		}
+	}
+	return d
+}
+
+func (m Members) member(p access.Principal) access.Member {
+	for _, known := range m.List() {
+		if known.Principal == p {
+			return known
+		}
+	}
+	return access.Member{}
+}
+
+// of are the members that are concerned.
+func (d details) of() (list []access.Principal) {
+	for _, n := range d.Members {
+		list = append(list, n.Principal)
+	}
+	for _, n := range d.Devices {
+		list = append(list, n.Principal)
+	}
+	list = append(list, d.Confirmed...)
+	slices.SortFunc(list, func(a, b access.Principal) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(list)
+}
+
+func (d details) subject() string {
+	var names []string
+	for _, p := range d.of() {
+		names = append(names, p.String())
+	}
+	return strings.Join(names, ",")
+}
+
+// summary says the change in one sentence.
+func (d details) summary(title string) string {
+	for _, n := range d.Members {
+		switch {
+		case !n.New && !slices.Equal(n.Roles, n.WasRoles):
+			return fmt.Sprintf("%s: %s has %s and would have %s.", title, n.Principal, roles(n.WasRoles), roles(n.Roles))
+		case !n.New && n.Owner != n.WasOwner:
+			return fmt.Sprintf("%s: %s acts for %s and would act for %s.", title, n.Principal, n.WasOwner, n.Owner)
+		}
+	}
+	if len(d.Revoked) > 0 {
+		return fmt.Sprintf("%s; devices that would be revoked: %d.", title, len(d.Revoked))
+	}
+	return title + "."
+}
+
+func roles(list []access.Role) string {
+	names := make([]string, len(list))
+	for i, r := range list {
+		names[i] = string(r)
+	}
+	if len(names) == 1 {
+		return "the role " + names[0]
+	}
+	return "the roles " + strings.Join(names, ", ")
+}
+
+func powerful(list []access.Role) bool {
+	return slices.Contains(list, access.RoleOwner) || slices.Contains(list, access.RoleAdmin)
+}
+
+// needsOwner reports whether the change takes the permission access.write_owner, as the
+// handlers ask for it: owners or admins are made or changed, or get another agent.
+func (m Members) needsOwner(d details) bool {
+	return slices.ContainsFunc(d.Members, func(n memberDetail) bool {
+		return powerful(n.Roles) || powerful(n.WasRoles) || !n.New && n.Owner != n.WasOwner && powerful(m.member(n.Owner).Roles)
+	})
+}
+
+// concernsOwners reports whether owners or admins are made, changed, or get a device,
+// or the agent of one does: who acts in their name acts as they do.
+func (m Members) concernsOwners(d details) bool {
+	for _, p := range d.of() {
+		if known := m.member(p); powerful(known.Roles) || powerful(m.member(known.Owner).Roles) {
+			return true
+		}
+	}
+	for _, n := range d.Members {
+		if powerful(n.Roles) || powerful(m.member(n.Owner).Roles) {
+			return true
+		}
+	}
+	return false
+}

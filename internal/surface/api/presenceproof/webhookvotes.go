@@ -1,0 +1,131 @@
+// Package presenceproof takes votes that receivers of webhooks bring. What counts is the
+// proof of the member in each, and never who brings it: neither the secret of an endpoint
+// nor a token decides anything.
+package presenceproof
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"palyra/internal/call/approval"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+	"palyra/internal/identity/signedvote"
+)
+
+// Route is where votes are brought.
+const Route = "POST /webhooks/v1/decisions"
+
+// Desk is where votes are cast (approval.Desk).
+type Desk interface {
+	Decide(ctx context.Context, caller access.Caller, id string, b approval.Ballot) (approval.Record, error)
+}
+
+// Handler takes votes. All fields are required.
+type Handler struct {
+	Gateway string
+	Desk    Desk
+	// Authenticate maps the chain of a device's certificate to its member.
+	Authenticate func(chain []*x509.Certificate) (access.Caller, error)
+	// Permit asks policy for a permission of the API.
+	Permit func(c access.Caller, p access.Permission) error
+	// Spend counts a vote of a member against its limits.
+	Spend func(c access.Caller) error
+	// SpendUnsigned counts a request without a valid signature against the limits of its
+	// sender (api.CountAgain).
+	SpendUnsigned func(ctx context.Context) error
+	// Refused is told of what did not count.
+	Refused func(ctx context.Context, code reason.Code)
+	Refuse  func(w http.ResponseWriter, r *http.Request, err error)
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// mostBody bounds a signed vote in bytes: most are of 2 KiB, and the longest reason fits.
+const mostBody = 16 << 10
+
+// answer is what is left of the approval, and nothing of the call.
+type answer struct {
+	Approval   string         `json:"approval_id"`
+	State      approval.State `json:"state"`
+	Version    int64          `json:"version"`
+	CallDigest string         `json:"call_digest"`
+}
+
+// ServeHTTP casts one vote.
+func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rec, err := h.vote(r)
+	if err != nil {
+		if code := reason.Of(err); code == reason.Unauthenticated || code == reason.PermissionDenied || code == reason.RateLimited {
+			h.Refused(r.Context(), code)
+		}
+		h.Refuse(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if err := json.NewEncoder(w).Encode(answer{rec.ID, rec.State, rec.Version, rec.CallDigest}); err != nil {
+		h.Log.DebugContext(r.Context(), "the answer to a vote was not taken", slog.String("error", err.Error()))
+	}
+}
+
+func (h Handler) vote(r *http.Request) (approval.Record, error) {
+	v, caller, err := h.verify(r)
+	if err != nil {
+		if limit := h.SpendUnsigned(r.Context()); limit != nil {
+			return approval.Record{}, limit
+		}
+		return approval.Record{}, err
+	}
+	if err := h.Spend(caller); err != nil {
+		return approval.Record{}, err
+	}
+	if err := h.Permit(caller, access.PermApprovalDecide); err != nil {
+		return approval.Record{}, err
+	}
+	if v.CallDigest == "" || v.Version < 1 {
+		return approval.Record{}, reason.Errorf(reason.InvalidInput, "a vote says which call was seen: call_digest and version are required")
+	}
+	if !v.Allow && v.Reason == "" {
+		return approval.Record{}, reason.Errorf(reason.InvalidInput, "a denial needs a reason")
+	}
+	return h.Desk.Decide(access.Precede(r.Context(), access.PrecedenceUrgent), caller, v.Approval, approval.Ballot{
+		Allow: v.Allow, Scope: approval.Once, Reason: v.Reason, ShownDigest: v.CallDigest, ShownVersion: v.Version,
+	})
+}
+
+// verify reads a signed vote and finds its voter. Anybody can cause its work, which no rate
+// limits: it MUST stay small, as the size of the body and of the chain bound it.
+func (h Handler) verify(r *http.Request) (signedvote.Vote, access.Caller, error) {
+	refused := func(err error) (signedvote.Vote, access.Caller, error) {
+		return signedvote.Vote{}, access.Caller{}, err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, mostBody))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return refused(reason.Errorf(reason.InputTooLarge, "a signed vote has at most %d bytes", mostBody))
+	case err != nil:
+		return refused(reason.Errorf(reason.InvalidInput, "reading a vote: %w", err))
+	}
+	signed, chain, err := signedvote.Parse(body)
+	if err != nil {
+		return refused(err)
+	}
+	// Whose certificate it is comes first: only then is its key anybody's.
+	caller, err := h.Authenticate(chain)
+	if err != nil {
+		return refused(err)
+	}
+	if err := signed.Verify(chain[0], h.Gateway, h.Now()); err != nil {
+		return refused(err)
+	}
+	caller.Surface, caller.Present = access.SurfaceWebhook, false
+	return signed.Vote, caller, nil
+}

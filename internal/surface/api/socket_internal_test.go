@@ -1,0 +1,54 @@
+package api
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/ops/localsocket"
+)
+
+// TestWhoIsOnTheSocket: only a peer that the listener lets in is the local operator,
+// and a token beside the socket is one credential too many. A request that came over no
+// socket is nobody's, whatever it says.
+func TestWhoIsOnTheSocket(t *testing.T) {
+	t.Parallel()
+	refused := reason.Errorf(reason.Unauthenticated, "the socket is for uid 1, and not for uid 2")
+	for name, c := range map[string]struct {
+		peer  *localsocket.Peer
+		token string
+		known bool
+	}{
+		"the owner":               {peer: &localsocket.Peer{UID: 1}, known: true},
+		"another uid":             {peer: &localsocket.Peer{UID: 2, Refused: refused}},
+		"nobody knows":            {peer: &localsocket.Peer{UID: -1, Refused: refused}},
+		"the owner, with a token": {peer: &localsocket.Peer{UID: 1}, token: "Bearer pal_x_y"},
+		"no socket":               {},
+	} {
+		var live liveRequests
+		var who peer
+		h := identify(credentials{auth: &flaky{2}}, &live, slog.New(slog.DiscardHandler), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			who, _ = r.Context().Value(callerKey{}).(peer)
+		}))
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		if c.peer != nil {
+			r = r.WithContext(localsocket.WithPeer(r.Context(), *c.peer))
+			r.RemoteAddr = "@"
+		}
+		if c.token != "" {
+			r.Header.Set("Authorization", c.token)
+		}
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		if who.known != c.known || who.known != who.shows(NeedsDevice) {
+			t.Errorf("%s: known %v, %v", name, who.known, who.err)
+		}
+		if who.shows(NeedsCertificate) || who.shows(NeedsRenewable) {
+			t.Errorf("%s: it counts as a certificate", name)
+		}
+		if c.peer != nil && (who.address != c.peer.String() || len(who.keys()) != 1) {
+			t.Errorf("%s: its requests count for %q, from %q", name, who.keys(), who.address)
+		}
+	}
+}

@@ -1,0 +1,280 @@
+package authzen
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"palyra/internal/call"
+	"palyra/internal/call/approval"
+	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
+)
+
+const (
+	// keptFor is how long a task can be looked at after its end: longer than its denial
+	// could be used again.
+	keptFor = time.Hour
+	// mostTasks bounds the tasks that are kept, and mostOfOne those of one caller.
+	mostTasks = 2000
+	mostOfOne = 200
+)
+
+// The states of a task (draft profile, Task Status Values).
+const (
+	pending   = "pending"
+	approved  = "approved"
+	denied    = "denied"
+	expired   = "expired"
+	cancelled = "cancelled"
+	failed    = "failed"
+)
+
+// task is a question that people are asked for another gateway. It lives in memory: the
+// approval is the desk's, and outlives it.
+type task struct {
+	id, approvalRef string
+	by              access.Principal
+	key, digest     string
+	binding         bound
+	submission      call.Submission
+	told            string
+	// shown is closed once there is an approval, or none comes; done at the end.
+	shown, done chan struct{}
+	showOnce    sync.Once
+
+	mu sync.Mutex
+	// end ends the question, nil before it began; ending is why it is to end.
+	end     context.CancelCauseFunc
+	ending  error
+	record  approval.Record
+	answer  approval.Answer
+	err     error
+	endedAt time.Time
+}
+
+// start hands a task to Run and waits until people are asked, or are not.
+func (s *Service) start(ctx context.Context, t *task) error {
+	t.id, t.approvalRef = "arq_"+rand.Text(), "apr_"+rand.Text()
+	t.shown, t.done = make(chan struct{}), make(chan struct{})
+	if err := s.keep(t); err != nil {
+		return err
+	}
+	select {
+	case s.begin <- t:
+	case <-ctx.Done():
+		s.drop(t)
+		return reason.Errorf(reason.ShuttingDown, "the gateway is not ready to ask people")
+	}
+	select {
+	case <-t.shown:
+	case <-ctx.Done():
+		left := reason.Errorf(reason.Cancelled, "the gateway that asks left before people were asked")
+		t.stop(left)
+		s.drop(t)
+		return left
+	}
+	if err := t.problem(); err != nil {
+		s.drop(t)
+		return err
+	}
+	return nil
+}
+
+// Run asks people for the tasks until ctx ends. What they were not asked to the end
+// stays pending at the desk.
+func (s *Service) Run(ctx context.Context) error {
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	var group errgroup.Group
+	for {
+		select {
+		case <-ctx.Done():
+			stop(reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
+			return group.Wait()
+		case t := <-s.begin:
+			group.Go(func() error {
+				s.ask(work, t)
+				return nil
+			})
+		}
+	}
+}
+
+func (s *Service) ask(ctx context.Context, t *task) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t.mu.Lock()
+	if t.end = cancel; t.ending != nil {
+		cancel(t.ending)
+	}
+	t.mu.Unlock()
+	answer, err := s.Pipeline.AskElsewhere(ctx, t.submission, t.told, t.see)
+	t.mu.Lock()
+	t.answer, t.err, t.endedAt = answer, err, s.Now()
+	t.mu.Unlock()
+	t.showOnce.Do(func() { close(t.shown) })
+	close(t.done)
+}
+
+// stop takes the question back.
+func (t *task) stop(why error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ending = why; t.end != nil {
+		t.end(why)
+	}
+}
+
+// see keeps what becomes of the approval.
+func (t *task) see(r *approval.Record) {
+	t.mu.Lock()
+	t.record = *r
+	t.mu.Unlock()
+	t.showOnce.Do(func() { close(t.shown) })
+}
+
+// problem is why nobody was asked.
+func (t *task) problem() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch reason.Of(t.err) {
+	case "":
+		return nil
+	case reason.PolicyDenied, reason.InvalidInput, reason.NotFound:
+		return notRequestable(reason.Known(t.err, reason.Internal).Message)
+	}
+	return t.err
+}
+
+// approval is the id of the desk's record, "" where one was answered from memory.
+func (t *task) approval() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.record.ID
+}
+
+func (t *task) ended() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// given is the answer of people, the zero value while there is none.
+func (t *task) given() approval.Answer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.answer
+}
+
+// state is where the task stands, and until when.
+func (t *task) state() (state string, expires time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.endedAt.IsZero() {
+		return pending, t.record.ExpiresAt
+	}
+	expires = t.endedAt.Add(keptFor)
+	switch t.answer.Kind() {
+	case approval.ByApproval, approval.ByGrant:
+		return approved, expires
+	case approval.ByDenial:
+		return denied, expires
+	case approval.ByExpiry:
+		return expired, expires
+	case approval.ByCancel:
+		return cancelled, expires
+	}
+	return failed, expires
+}
+
+// result says how to go on with an approval (draft profile, Approval and Re-evaluation).
+func (t *task) result() map[string]any {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := map[string]any{"id": t.approvalRef, "approved_until": t.record.UseBy.UTC().Format(time.RFC3339)}
+	if !t.record.AnsweredAt.IsZero() {
+		a["approved_at"] = t.record.AnsweredAt.UTC().Format(time.RFC3339)
+	}
+	return map[string]any{"mode": "reevaluate", "approval": a}
+}
+
+// covers reports whether an evaluation is about what people were asked about, to the
+// letter.
+func (t *task) covers(e evaluation) bool {
+	hash, err := bindingHash(e, relevant)
+	return err == nil && hash == t.binding.Hash
+}
+
+// keep adds a task, and forgets those that ended long ago.
+func (s *Service) keep(t *task) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, of := s.Now(), 0
+	for id, other := range s.tasks {
+		other.mu.Lock()
+		over := !other.endedAt.IsZero() && now.Sub(other.endedAt) >= keptFor
+		other.mu.Unlock()
+		switch {
+		case over:
+			delete(s.tasks, id)
+		case other.by == t.by:
+			of++
+		}
+	}
+	if len(s.tasks) >= mostTasks || of >= mostOfOne {
+		return reason.Errorf(reason.QuotaExceeded, "too many access requests are open or ended within the last hour").
+			WithRemedy("Wait for some to be answered, or take them back.")
+	}
+	s.tasks[t.id] = t
+	return nil
+}
+
+func (s *Service) drop(t *task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tasks, t.id)
+}
+
+func (s *Service) find(id string) *task {
+	return s.first(func(t *task) bool { return t.id == id })
+}
+
+// approved is the task of a caller whose approval has an id, nil for none.
+func (s *Service) approved(by access.Caller, ref string) *task {
+	return s.first(func(t *task) bool { return t.by == by.Principal && t.approvalRef == ref })
+}
+
+// seen reports whether a task was made of a denial before.
+func (s *Service) seen(jti string) bool {
+	return s.first(func(t *task) bool { return t.binding.ID == jti }) != nil
+}
+
+// repeated is the task of the same request under the same key.
+func (s *Service) repeated(by access.Caller, key, digest string) (*task, error) {
+	if key == "" {
+		return nil, nil
+	}
+	t := s.first(func(t *task) bool { return t.by == by.Principal && t.key == key })
+	if t != nil && t.digest != digest {
+		return nil, errOther
+	}
+	return t, nil
+}
+
+func (s *Service) first(fits func(*task) bool) *task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.tasks {
+		if fits(t) {
+			return t
+		}
+	}
+	return nil
+}

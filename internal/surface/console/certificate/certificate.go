@@ -1,0 +1,81 @@
+// Package certificate has the certificates of a console that other machines reach:
+// those that the operator gives, or those of a CA that is good for the console's names and
+// nothing else. The CA of devices never signs one: browsers would trust it for every name.
+package certificate
+
+import (
+	"crypto/tls"
+	"os"
+	"sync"
+	"time"
+
+	"palyra/internal/core/reason"
+)
+
+// Source gives the certificate of each handshake.
+type Source func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
+// lookInterval is how often files are looked at for a change.
+const lookInterval = 10 * time.Second
+
+// files are a certificate and its key, read again when they change.
+type files struct {
+	certificate, key string
+	now              func() time.Time
+	failed           func(error)
+
+	mu     sync.Mutex
+	loaded *tls.Certificate
+	// at are the times of both files when they were read, looked when that was seen.
+	at     [2]time.Time
+	looked time.Time
+}
+
+// Files are the certificate chain and the key in two PEM files. They are read again when
+// they change; where that fails, failed is told and the certificate before it stays.
+func Files(certificate, key string, failed func(error)) (Source, error) {
+	f := &files{certificate: certificate, key: key, now: time.Now, failed: failed}
+	f.looked = f.now()
+	if err := f.load(); err != nil {
+		return nil, err
+	}
+	return f.get, nil
+}
+
+func (f *files) load() error {
+	at, err := f.times()
+	if err == nil {
+		var pair tls.Certificate
+		if pair, err = tls.LoadX509KeyPair(f.certificate, f.key); err == nil {
+			f.loaded, f.at = &pair, at
+			return nil
+		}
+	}
+	return reason.Errorf(reason.ConfigInvalid, "reading the certificate of the console: %w", err).
+		WithRemedy("Let palyrad read console.certificate_file and console.key_file, which have to be one pair in PEM.")
+}
+
+func (f *files) times() (at [2]time.Time, err error) {
+	for i, path := range []string{f.certificate, f.key} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return at, err //nolint:wrapcheck // load says what it is of
+		}
+		at[i] = info.ModTime()
+	}
+	return at, nil
+}
+
+func (f *files) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := f.now(); now.Sub(f.looked) >= lookInterval {
+		f.looked = now
+		if at, err := f.times(); err != nil || at != f.at {
+			if err := f.load(); err != nil {
+				f.failed(err)
+			}
+		}
+	}
+	return f.loaded, nil
+}

@@ -1,0 +1,8 @@
+package mcp
+
+import "net/http"
+
+// KeepAlive is keepAlive for tests.
+func KeepAlive(w http.ResponseWriter, answered func() bool) (http.ResponseWriter, func()) {
+	return keepAlive(w, answered)
+}

@@ -1,0 +1,68 @@
+package mcp
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"palyra/internal/core/canonical"
+	"palyra/internal/core/tool"
+)
+
+// refusedCode is of calls that were refused, in methods whose results have no error.
+const refusedCode = -32000
+
+// errorOf is a refusal for methods whose results have no error.
+func errorOf(r *result) error {
+	var words []string
+	for _, one := range r.Content {
+		if t, is := one.(textContent); is {
+			words = append(words, t.Text)
+		}
+	}
+	data, err := json.Marshal(r.Meta)
+	if err != nil {
+		return err
+	}
+	return &jsonrpc.Error{Code: refusedCode, Message: strings.Join(words, "\n"), Data: data}
+}
+
+// notFoundCode says in the older revisions that there is no such resource.
+const notFoundCode = -32002
+
+// relayed are the errors of a server that a client gets as they are; of the codes that
+// the protocol keeps for itself, these alone. The others are about the way between the
+// gateway and the server.
+var relayed = []int64{jsonrpc.CodeInvalidParams, jsonrpc.CodeInternalError, notFoundCode, mcp.CodeMissingRequiredClientCapabilities}
+
+// faultIn is the error with which a server answered a call, nil for none that a client
+// gets. uri is what the client called the resource that it is about, "" for none.
+func faultIn(report tool.Report, uri string) error {
+	var said struct {
+		Error struct {
+			RPC *struct {
+				Code    int64           `json:"code"`
+				Message string          `json:"message"`
+				Data    json.RawMessage `json:"data"`
+			} `json:"rpc"`
+		} `json:"error"`
+	}
+	if report.Executor.Name != tool.MCPUpstream || report.Outcome == tool.Succeeded || canonical.Read(report.Result, &said) != nil || said.Error.RPC == nil {
+		return nil //nolint:nilerr // it is no error of a server
+	}
+	e := said.Error.RPC
+	if e.Code >= -32768 && e.Code <= -32000 && !slices.Contains(relayed, e.Code) {
+		return nil
+	}
+	var data map[string]any
+	if uri != "" && json.Unmarshal(e.Data, &data) == nil && data["uri"] != nil {
+		data["uri"] = uri
+		if text, err := json.Marshal(data); err == nil {
+			e.Data = text
+		}
+	}
+	return &jsonrpc.Error{Code: e.Code, Message: e.Message, Data: e.Data}
+}

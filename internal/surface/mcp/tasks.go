@@ -1,0 +1,301 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"palyra/internal/call"
+	"palyra/internal/call/approval"
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+	"palyra/internal/surface/resume"
+)
+
+// tasksExtension is the extension in which a call that takes long becomes a task that
+// the client asks for (SEP-2663, revision 2026-07-28).
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+const (
+	// taskKept is how long the end of a task is kept, pollEvery how often a client
+	// should ask, mostTasks how many one credential may have.
+	taskKept  = time.Hour
+	pollEvery = 2 * time.Second
+	mostTasks = 64
+)
+
+// The states of a task.
+const (
+	taskWorking   = "working"
+	taskCompleted = "completed"
+	taskFailed    = "failed"
+	taskCancelled = "cancelled"
+)
+
+// task is a call whose client asks for it instead of waiting. It counts as a client
+// that is there, since it says when it does not want the call any more.
+type task struct {
+	id, owner        string
+	created, changed time.Time
+	cancel           context.CancelCauseFunc
+
+	status, says string
+	result       *result
+	// done is closed at the end.
+	done chan struct{}
+}
+
+// tasks are those of this process. The journal has those of before.
+type tasks struct {
+	mu      sync.Mutex
+	byID    map[string]*task
+	running sync.WaitGroup
+}
+
+func newTasks() *tasks { return &tasks{byID: make(map[string]*task)} }
+
+// taskMessage is a task on the wire: the answer that makes one, and that to tasks/get.
+type taskMessage struct {
+	mcp.ResultBase
+	ResultType    string          `json:"resultType"`
+	TaskID        string          `json:"taskId"`
+	Status        string          `json:"status"`
+	StatusMessage string          `json:"statusMessage,omitempty"`
+	CreatedAt     string          `json:"createdAt"`
+	LastUpdatedAt string          `json:"lastUpdatedAt"`
+	TTLMs         *int64          `json:"ttlMs"`
+	PollMs        int64           `json:"pollIntervalMs,omitempty"`
+	Result        *result         `json:"result,omitempty"`
+	Error         json.RawMessage `json:"error,omitempty"`
+}
+
+// taskParams are those of all methods of tasks.
+type taskParams struct {
+	mcp.ParamsBase
+	TaskID string `json:"taskId"`
+}
+
+type taskAck struct {
+	mcp.ResultBase
+	ResultType string `json:"resultType"`
+}
+
+// runAsTask makes the call and answers with a task once people are asked, or the
+// client's time is over. What ends before is answered as it is.
+func (q *request) runAsTask(ctx context.Context, w *watch, stay resume.Stay) (mcp.Result, error) {
+	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	t := &task{owner: q.owner(), created: time.Now().UTC(), cancel: cancel, status: taskWorking, done: make(chan struct{})}
+	t.changed = t.created
+	becomes := newLeaving()
+	q.sub.Peer.Ask, q.sub.Peer.Takes = nil, tool.Takes{} // tasks pass no questions on
+	tasks := q.face.tasks
+	tasks.running.Go(func() {
+		defer cancel(nil)
+		outcome, err := q.face.Calls.Call(own, q.sub, 0, func(e call.Event) {
+			tasks.note(t, e)
+			w.observe(e)
+			if e.Asked != nil && e.Asked.State == approval.Pending {
+				becomes.leave()
+			}
+		})
+		tasks.ended(t, q, outcome, err)
+	})
+	var late <-chan time.Time
+	if stay.Limit > 0 {
+		timer := time.NewTimer(stay.Limit - min(5*time.Second, stay.Limit/2))
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-t.done:
+		return t.result, nil
+	case <-ctx.Done():
+		cancel(context.Cause(ctx))
+		<-t.done
+		return t.result, nil
+	case <-becomes.now:
+	case <-late:
+	}
+	if err := tasks.keep(t); err != nil {
+		cancel(err)
+		<-t.done
+		return q.failed(err), nil
+	}
+	return tasks.message(t, "task"), nil
+}
+
+// note follows the call of a task.
+func (ts *tasks) note(t *task, e call.Event) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	switch {
+	case e.Proposed != nil:
+		t.id = e.Proposed.ProposalID
+	case e.Asked != nil && e.Asked.State == approval.Pending:
+		t.says = fmt.Sprintf("waiting for a person until %s: palyra approve %s", e.Asked.ExpiresAt.Format(time.RFC3339), e.Asked.ID)
+	case e.Decision != nil && e.Decision.Allowed:
+		t.says = "the tool runs"
+	default:
+		return
+	}
+	t.changed = time.Now().UTC()
+}
+
+// ended keeps the end of a task for its client.
+func (ts *tasks) ended(t *task, q *request, o call.Outcome, err error) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t.status, t.says, t.changed = taskCompleted, "", time.Now().UTC()
+	if t.result = resultOf(q.sub.Tool, o); err != nil {
+		t.result = q.failed(err)
+	}
+	if reason.Of(err) == reason.Cancelled || o.Decision.Reason == reason.Cancelled || o.Report.Outcome == tool.Stopped {
+		t.status = taskCancelled
+	}
+	close(t.done)
+	if t.id == "" || ts.byID[t.id] != t {
+		return
+	}
+	time.AfterFunc(taskKept, func() {
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		delete(ts.byID, t.id)
+	})
+}
+
+// keep makes a task one that its client can ask for.
+func (ts *tasks) keep(t *task) error {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	n := 0
+	for _, other := range ts.byID {
+		if other.owner == t.owner {
+			n++
+		}
+	}
+	if n >= mostTasks {
+		return reason.Errorf(reason.RateLimited, "the client has %d tasks", n).WithRemedy("Cancel some, or wait until they have ended.")
+	}
+	ts.byID[t.id] = t
+	return nil
+}
+
+func (ts *tasks) find(owner, id string) (*task, bool) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t, ok := ts.byID[id]
+	if !ok || t.owner != owner {
+		return nil, false
+	}
+	return t, true
+}
+
+func (ts *tasks) message(t *task, kind string) *taskMessage {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	m := &taskMessage{
+		ResultType: kind, TaskID: t.id, Status: t.status, StatusMessage: t.says, PollMs: pollEvery.Milliseconds(),
+		CreatedAt: t.created.Format(time.RFC3339Nano), LastUpdatedAt: t.changed.Format(time.RFC3339Nano),
+	}
+	if t.status == taskCompleted {
+		m.Result = t.result
+	}
+	return m
+}
+
+// end cancels what goes on, and waits for it. What waits for people stays pending.
+func (ts *tasks) end() {
+	ts.mu.Lock()
+	for _, t := range ts.byID {
+		t.cancel(reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
+	}
+	ts.mu.Unlock()
+	ts.running.Wait()
+}
+
+func noTask(id string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no task " + clipped(id)}
+}
+
+// addTaskMethods answers tasks/get, tasks/update and tasks/cancel.
+func (f *Face) addTaskMethods(s *mcp.Server) {
+	get := func(ctx context.Context, _ *mcp.ServerSession, p *taskParams) (*taskMessage, error) {
+		return f.getTask(ctx, p)
+	}
+	update := func(ctx context.Context, _ *mcp.ServerSession, p *taskParams) (*taskAck, error) {
+		if _, err := f.getTask(ctx, p); err != nil {
+			return nil, err
+		}
+		return &taskAck{ResultType: complete}, nil // no task of ours asks for anything
+	}
+	cancel := func(ctx context.Context, _ *mcp.ServerSession, p *taskParams) (*taskAck, error) {
+		return f.cancelTask(ctx, p)
+	}
+	for _, err := range []error{
+		mcp.AddReceivingCustomMethod(s, "tasks/get", get),
+		mcp.AddReceivingCustomMethod(s, "tasks/update", update),
+		mcp.AddReceivingCustomMethod(s, "tasks/cancel", cancel),
+	} {
+		if err != nil {
+			panic(err) // names that are the protocol's own: a fault of this file
+		}
+	}
+}
+
+func (f *Face) getTask(ctx context.Context, p *taskParams) (*taskMessage, error) {
+	v := visitFrom(ctx)
+	if v == nil || p == nil {
+		return nil, noTask("")
+	}
+	if t, ok := f.tasks.find(v.owner(), p.TaskID); ok {
+		return f.tasks.message(t, complete), nil
+	}
+	return f.pastTask(ctx, v, p.TaskID)
+}
+
+// pastTask is a task of before the gateway's start, as the journal has it. Its result
+// is with its attestation.
+func (f *Face) pastTask(ctx context.Context, v *visit, id string) (*taskMessage, error) {
+	past, err := f.Pipeline.PastCall(ctx, id)
+	if err != nil || past.Caller.Principal != v.caller.Principal.String() || past.Proposed == nil || past.Proposed.DeviceID != v.caller.DeviceID {
+		return nil, noTask(id)
+	}
+	if past.Live {
+		return nil, noTask(id) // it is a call, and was made as no task
+	}
+	m := &taskMessage{ResultType: complete, TaskID: id, Status: taskFailed}
+	if len(past.Steps) > 0 {
+		m.CreatedAt = past.Steps[0].At.UTC().Format(time.RFC3339Nano)
+		m.LastUpdatedAt = past.Steps[len(past.Steps)-1].At.UTC().Format(time.RFC3339Nano)
+	}
+	why := "the gateway stopped while the call waited; make it again"
+	if past.Attested != nil {
+		why = "the result is in attestation " + past.Attested.AttestationID
+	}
+	if m.Error, err = json.Marshal(&jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: why}); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (f *Face) cancelTask(ctx context.Context, p *taskParams) (*taskAck, error) {
+	v := visitFrom(ctx)
+	if v == nil || p == nil {
+		return nil, noTask("")
+	}
+	t, ok := f.tasks.find(v.owner(), p.TaskID)
+	if !ok {
+		return nil, noTask(p.TaskID)
+	}
+	t.cancel(reason.Errorf(reason.Cancelled, "the client cancelled the task"))
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+	}
+	return &taskAck{ResultType: complete}, nil
+}

@@ -1,0 +1,155 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"palyra/internal/call"
+	"palyra/internal/call/approval"
+	"palyra/internal/core/tool"
+)
+
+// everySoOften is how long a client hears nothing of a call that goes on. Some end a
+// call of which they hear nothing.
+const everySoOften = 10 * time.Second
+
+// watch tells a client how its call goes, and asks it, while one request lasts.
+type watch struct {
+	q *request
+	// token is what the client wants to hear by, nil when it does not.
+	token any
+	// send has the request's context, so that what is sent arrives at its stream.
+	send func(*mcp.ProgressNotificationParams)
+	ask  func(approvalID, message, url string) (stop func())
+
+	mu    sync.Mutex
+	sent  float64
+	says  string
+	asked *approval.Record
+	// answered ends the question at the client.
+	answered func()
+	over     chan struct{}
+	ticking  sync.WaitGroup
+}
+
+func (q *request) watch(ctx context.Context) *watch {
+	w := &watch{q: q, token: q.token, says: "the call is being decided", over: make(chan struct{})}
+	w.send = func(p *mcp.ProgressNotificationParams) { _ = q.session.NotifyProgress(ctx, p) } // who is gone hears nothing
+	w.ask = func(id, message, url string) func() { return q.open(ctx, id, message, url) }
+	if w.token != nil {
+		w.ticking.Go(w.tick)
+	}
+	return w
+}
+
+// tick repeats where the call is.
+func (w *watch) tick() {
+	ticker := time.NewTicker(everySoOften)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-w.over:
+			return
+		case <-ticker.C:
+			w.mu.Lock()
+			says := w.says
+			w.mu.Unlock()
+			w.tell(says)
+		}
+	}
+}
+
+// tell sends one notification. Their numbers only grow.
+func (w *watch) tell(message string) {
+	if w.token == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sent++
+	w.send(&mcp.ProgressNotificationParams{ProgressToken: w.token, Progress: w.sent, Message: message})
+}
+
+// progress relays what runs the call says. Its numbers are the tool's own and need not
+// go on from ours, so that those that would go back are raised.
+func (w *watch) progress(p tool.Progress) {
+	if w.token == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.Done <= w.sent {
+		p.Done = w.sent
+	}
+	w.sent = p.Done
+	w.says = "the tool runs"
+	w.send(&mcp.ProgressNotificationParams{ProgressToken: w.token, Progress: p.Done, Total: p.Total, Message: p.Message})
+}
+
+// heeds reports whether observe does something that the client notices at once.
+func (w *watch) heeds(e call.Event) bool {
+	return e.Asked != nil || e.Resolved != nil || e.Decision != nil && w.token != nil
+}
+
+// observe follows the events of the call.
+func (w *watch) observe(e call.Event) {
+	switch {
+	case e.Asked != nil && e.Asked.State == approval.Pending:
+		w.begin(e.Asked)
+	case e.Resolved != nil:
+		w.stop()
+	case e.Decision != nil && e.Decision.Allowed:
+		w.state("the tool runs")
+	}
+}
+
+// begin tells of a question, and opens it where the client can be asked while it waits.
+func (w *watch) begin(a *approval.Record) {
+	says := fmt.Sprintf("waiting for a person until %s: palyra approve %s", a.ExpiresAt.Format(time.RFC3339), a.ID)
+	w.state(says)
+	w.mu.Lock()
+	w.asked = a
+	w.mu.Unlock()
+	w.tell(says)
+	if w.q.client.takes.URL && !w.q.client.sessionless {
+		stop := w.ask(a.ID, questionOf(a), w.q.linkTo(a.ID))
+		w.mu.Lock()
+		w.answered = stop
+		w.mu.Unlock()
+	}
+}
+
+func (w *watch) state(says string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.says = says
+}
+
+// stop ends a question that was answered, or is not the client's any more.
+func (w *watch) stop() {
+	w.mu.Lock()
+	stop := w.answered
+	w.answered, w.asked = nil, nil
+	w.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// waitsFor is the approval that the call waits for, nil for none.
+func (w *watch) waitsFor() *approval.Record {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.asked
+}
+
+// end ends what the request began.
+func (w *watch) end() {
+	w.stop()
+	close(w.over)
+	w.ticking.Wait()
+}

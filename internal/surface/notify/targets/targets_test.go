@@ -1,0 +1,52 @@
+package targets_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"palyra/internal/core/config"
+	"palyra/internal/core/must"
+	"palyra/internal/surface/notify"
+	"palyra/internal/surface/notify/targets"
+)
+
+// TestWords: what the configuration takes is what notifications know.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	var kinds []string
+	for _, k := range notify.Kinds {
+		kinds = append(kinds, string(k))
+	}
+	if !slices.Equal(kinds, config.NotifyEvents) || !slices.Equal(notify.Severities, config.NotifySeverities) {
+		t.Errorf("kinds %v and %v, severities %v and %v", kinds, config.NotifyEvents, notify.Severities, config.NotifySeverities)
+	}
+	if !slices.Equal(config.NotifyTypes, []string{notify.Webhook, notify.Slack, notify.Email}) ||
+		!slices.Equal(config.NotifyIncludes, []string{string(notify.IncludeNone), string(notify.IncludeSummary), string(notify.IncludeFull)}) {
+		t.Errorf("types %v, includes %v", config.NotifyTypes, config.NotifyIncludes)
+	}
+}
+
+// TestNew: each type is built, and says where it leads without what is secret of it.
+func TestNew(t *testing.T) {
+	t.Parallel()
+	list := must.Get(targets.New([]config.Notify{
+		{Name: "a", Type: "webhook", URL: "https://hooks.example.org/secret-path", Secrets: []string{"vault://global/a"}},
+		{Name: "b", Type: "email", SMTP: "mail.example.org:587", To: []string{"x@example.org"}},
+		{Name: "c", Type: "slack", URL: config.SlackAPI, Channel: "C012AB3CD", Decide: true},
+	}, targets.Parts{
+		Lend: func(context.Context, string, string, string) ([]byte, func(), error) { return nil, func() {}, nil },
+		Log:  slog.New(slog.DiscardHandler), Voter: &notify.Voter{},
+	}))(t)
+	var where []string
+	for _, one := range list {
+		where = append(where, one.Where)
+	}
+	if want := []string{"hooks.example.org:443", "x@example.org by mail.example.org:587", "channel C012AB3CD"}; !slices.Equal(where, want) {
+		t.Errorf("they lead to %q, want %q", where, want)
+	}
+	if _, err := targets.New([]config.Notify{{Name: "a", Type: "webhook", URL: "https://x", AllowedHosts: []string{"http://x"}}}, targets.Parts{}); err == nil {
+		t.Error("a rule that is none is taken")
+	}
+}

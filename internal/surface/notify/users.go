@@ -1,0 +1,222 @@
+package notify
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/core/access"
+	"palyra/internal/core/event"
+	"palyra/internal/core/lazyregexp"
+	"palyra/internal/core/reason"
+)
+
+// Members says who may act (access.Registry).
+type Members interface {
+	Active(p access.Principal) (access.Member, bool)
+	Get(p access.Principal) (access.Member, bool)
+}
+
+// Consents says whose word a caller's is.
+type Consents interface {
+	// OwnWord returns nil if the caller speaks for its member alone
+	// (identity.Service.OwnWord).
+	OwnWord(by access.Caller) error
+}
+
+// Users knows which member a user of a chat is. What a chat says of names and mail
+// addresses counts for nothing: an admin maps ids. Whoever maps an account of their own
+// to another member would vote as that member, so a user votes only once the member has
+// consented.
+type Users struct {
+	store    Store
+	members  Members
+	consents Consents
+	now      func() time.Time
+
+	// acting is held while a mapping is changed.
+	acting sync.Mutex
+	mu     sync.RWMutex
+	list   []ChatUser
+}
+
+// NewUsers reads who is mapped.
+func NewUsers(ctx context.Context, store Store, members Members, consents Consents, now func() time.Time) (*Users, error) {
+	list, err := store.ChatUsers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Users{store: store, members: members, consents: consents, now: now, list: list}, nil
+}
+
+// Find returns the mapping of a user.
+func (u *Users) Find(team, user string) (ChatUser, bool) {
+	return u.find(func(c ChatUser) bool { return c.Team == team && c.User == user })
+}
+
+// Live reports whether a vote that was cast by the mapping with the id counts.
+func (u *Users) Live(id string) bool {
+	c, found := u.find(func(c ChatUser) bool { return c.ID == id })
+	return found && c.Votes()
+}
+
+// Waiting are the mappings to a member that wait for the member's consent.
+func (u *Users) Waiting(member access.Principal) []ChatUser {
+	return slices.DeleteFunc(u.List(), func(c ChatUser) bool { return c.Member != member || c.Votes() })
+}
+
+func (u *Users) find(is func(ChatUser) bool) (ChatUser, bool) {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	i := slices.IndexFunc(u.list, is)
+	if i < 0 {
+		return ChatUser{}, false
+	}
+	return u.list[i], true
+}
+
+// List returns all by team and user.
+func (u *Users) List() []ChatUser {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return slices.Clone(u.list)
+}
+
+// Slack's ids.
+var (
+	teamForm = lazyregexp.New(`^T[A-Z0-9]{2,30}$`)
+	userForm = lazyregexp.New(`^[UW][A-Z0-9]{2,30}$`)
+)
+
+// ParseChatUser reads "T012AB3CD/U012AB3CD".
+func ParseChatUser(text string) (team, user string, err error) {
+	team, user, _ = strings.Cut(text, "/")
+	if !teamForm.MatchString(team) || !userForm.MatchString(user) {
+		return "", "", reason.Errorf(reason.InvalidInput, "%q is no user of Slack: want TEAM/USER by their ids, such as T012AB3CD/U012AB3CD", text).
+			WithRemedy("In Slack, open the profile of the person and choose Copy member ID; the team id begins with T and is in the address of the workspace in a browser.")
+	}
+	return team, user, nil
+}
+
+// mapped is of event.ChatUserMapped, event.ChatUserGone and event.ChatConsent.
+type mapped struct {
+	ID        string           `json:"mapping_id"`
+	Team      string           `json:"team"`
+	User      string           `json:"user"`
+	Member    access.Principal `json:"member"`
+	Principal access.Principal `json:"principal"`
+	// Consented is true when the user votes as the member from now on.
+	Consented bool `json:"consented"`
+}
+
+func (c ChatUser) draft(code event.Code, by access.Caller) (event.Draft, error) {
+	d, err := event.DraftOf(code, by.Principal.String(), c.ID, mapped{c.ID, c.Team, c.User, c.Member, by.Principal, c.Votes()})
+	if err != nil {
+		return d, err
+	}
+	return d.By(by.DeviceID)
+}
+
+// CheckMap finds what keeps a user from being mapped, and whether that would change
+// something.
+func (u *Users) CheckMap(team, user string, member access.Principal) (changes bool, err error) {
+	m, known := u.members.Get(member)
+	if !known || m.Removed() || member.Kind != access.KindUser {
+		return false, reason.Errorf(reason.NotFound, "there is no member %s who could answer in a chat", member).
+			WithRemedy("Name a person: `palyra members list` shows them.")
+	}
+	was, found := u.Find(team, user)
+	return !found || was.Member != member, nil
+}
+
+// Map says which member a user is, in the place of what was said before. A member who maps
+// an account of their own consents by that.
+func (u *Users) Map(ctx context.Context, by access.Caller, team, user string, member access.Principal) (ChatUser, error) {
+	u.acting.Lock()
+	defer u.acting.Unlock()
+	changes, err := u.CheckMap(team, user, member)
+	if err != nil {
+		return ChatUser{}, err
+	}
+	if was, found := u.Find(team, user); found && !changes {
+		return was, nil
+	}
+	c := ChatUser{ID: ulid.Make().String(), Team: team, User: user, Member: member, By: by.Principal, At: u.now().UTC().Truncate(time.Microsecond)}
+	if by.Principal == member && u.consents.OwnWord(by) == nil {
+		c.ConsentedAt = c.At
+	}
+	return u.put(ctx, by, c, event.ChatUserMapped)
+}
+
+// put makes a mapping durable and then visible. The caller holds u.acting.
+func (u *Users) put(ctx context.Context, by access.Caller, c ChatUser, code event.Code) (ChatUser, error) {
+	draft, err := c.draft(code, by)
+	if err == nil {
+		err = u.store.PutChatUser(ctx, c, draft)
+	}
+	if err != nil {
+		return ChatUser{}, err
+	}
+	u.keep(func(list []ChatUser) []ChatUser {
+		list = append(slices.DeleteFunc(list, func(o ChatUser) bool { return o.Team == c.Team && o.User == c.User }), c)
+		slices.SortFunc(list, func(a, b ChatUser) int { return strings.Compare(a.Team+"/"+a.User, b.Team+"/"+b.User) })
+		return list
+	})
+	return c, nil
+}
+
+// Consent lets a user vote as the caller, or no longer. To say the same twice changes
+// nothing. To withdraw takes nothing but the member's own credential.
+func (u *Users) Consent(ctx context.Context, by access.Caller, team, user string, withdraw bool) (ChatUser, error) {
+	u.acting.Lock()
+	defer u.acting.Unlock()
+	c, found := u.Find(team, user)
+	if !found || c.Member != by.Principal {
+		return ChatUser{}, reason.Errorf(reason.NotFound, "the user %s/%s is not mapped to %s", team, user, by.Principal).
+			WithRemedy("`palyra notify slack list` shows whom users are mapped to. An admin maps you: `palyra notify slack map %s/%s %s`.", team, user, by.Principal)
+	}
+	if !withdraw {
+		if err := u.consents.OwnWord(by); err != nil {
+			return ChatUser{}, err
+		}
+	}
+	if c.Votes() != withdraw {
+		return c, nil
+	}
+	c.ConsentedAt = time.Time{}
+	if !withdraw {
+		c.ConsentedAt = u.now().UTC().Truncate(time.Microsecond)
+	}
+	return u.put(ctx, by, c, event.ChatConsent)
+}
+
+// Unmap forgets who a user is. Its votes on what is still open count no more.
+func (u *Users) Unmap(ctx context.Context, by access.Caller, team, user string) (ChatUser, error) {
+	u.acting.Lock()
+	defer u.acting.Unlock()
+	c, found := u.Find(team, user)
+	if !found {
+		return c, reason.Errorf(reason.NotFound, "%s/%s is mapped to nobody", team, user).WithRemedy("`palyra notify slack list` shows who is.")
+	}
+	draft, err := c.draft(event.ChatUserGone, by)
+	if err == nil {
+		err = u.store.DropChatUser(ctx, c.ID, draft)
+	}
+	if err != nil {
+		return c, err
+	}
+	u.keep(func(list []ChatUser) []ChatUser {
+		return slices.DeleteFunc(list, func(o ChatUser) bool { return o.ID == c.ID })
+	})
+	return c, nil
+}
+
+func (u *Users) keep(change func([]ChatUser) []ChatUser) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.list = change(slices.Clone(u.list))
+}
