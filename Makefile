@@ -30,7 +30,7 @@ TAGS     := palyrainit
 WEB      ?= yes
 COMMA    := ,
 BUILDTAGS = $(TAGS)$(if $(WEB),$(COMMA)palyraweb)
-LDFLAGS  := -s -w -X palyra/internal/version.stamp=$(VERSION) -X palyra/internal/version.commit=$(COMMIT) -X palyra/internal/version.date=$(COMMIT_DATE)
+LDFLAGS  := -s -w -X palyra/internal/core/version.stamp=$(VERSION) -X palyra/internal/core/version.commit=$(COMMIT) -X palyra/internal/core/version.date=$(COMMIT_DATE)
 GOBUILD  := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false
 FUZZTIME ?= 10s
 TIME     ?= 30s

@@ -23,8 +23,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"palyra/internal/cli/calls/desktop/notifytest"
-	"palyra/internal/cli/setup/install/installingtest"
+	"palyra/internal/cli/calls/desktop/desktoptest"
+	"palyra/internal/cli/setup/install/installtest"
 	"palyra/internal/core/access"
 	"palyra/internal/core/bus/bustest"
 	"palyra/internal/core/canonical"
@@ -44,7 +44,7 @@ var update = flag.Bool("update", false, "write what the scripts compare with")
 // that it starts: a palyrad, and those that stand in for palyra-hook, Codex and systemctl.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"palyra": main, "palyrad": detached, "palyra-hook": installingtest.Hook, "codex": installingtest.Codex, "systemctl": systemd.Main,
+		"palyra": main, "palyrad": detached, "palyra-hook": installtest.Hook, "codex": installtest.Codex, "systemctl": systemd.Main,
 	})
 }
 
@@ -417,7 +417,7 @@ func holds(ts *testscript.TestScript, neg bool, args []string) {
 type desktopKey struct{}
 
 // screen is the desktop of one script.
-type screen struct{ server *notifytest.Server }
+type screen struct{ server *desktoptest.Server }
 
 func desktop(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
@@ -430,7 +430,7 @@ func desktop(ts *testscript.TestScript, neg bool, args []string) {
 	address, stop, err := bustest.Start(dir)
 	ts.Check(err)
 	ts.Defer(stop)
-	server, err := notifytest.Serve(address, "body", "body-markup")
+	server, err := desktoptest.Serve(address, "body", "body-markup")
 	ts.Check(err)
 	ts.Defer(server.Close)
 	ts.Value(desktopKey{}).(*screen).server = server

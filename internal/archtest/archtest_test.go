@@ -23,7 +23,6 @@ var rules = []struct {
 		broken: map[string]map[string]string{
 			"say where it belongs": {"internal/teapot/a.go": "package teapot"},
 			"pkg/x: ":              {"pkg/x/a.go": "package x"},
-			"cli/teapot: ":         {"internal/cli/teapot/a.go": "package teapot"},
 		},
 		fine: []map[string]string{
 			{"internal/call/policy/a.go": "package policy", "internal/call/policy/cedarschema/a.go": "package cedarschema"},
@@ -34,27 +33,28 @@ var rules = []struct {
 		name:  "imports go one way",
 		check: CheckDirections,
 		broken: map[string]map[string]string{
-			"stands above it":                     {"internal/call/policy/a.go": `package policy; import _ "palyra/internal/call"`},
-			"stands beside it":                    {"internal/call/approval/a.go": `package approval; import _ "palyra/internal/call/policy"`},
+			"stands above it":                     {"internal/exec/builtin/a.go": `package builtin; import _ "palyra/internal/run"`},
+			"stands beside it":                    {"internal/exec/upstream/a.go": `package upstream; import _ "palyra/internal/call"`},
+			"may not know":                        {"internal/call/dispatch/a.go": `package dispatch; import _ "palyra/internal/call/approval"`},
+			"api: imports":                        {"internal/surface/api/a.go": `package api; import _ "palyra/internal/surface/hook"`},
 			"not on its list":                     {"internal/core/reason/a.go": `package reason; import _ "palyra/internal/core/event"`},
 			"cmd/palyrad: ":                       {"cmd/palyrad/main.go": `package main; import _ "palyra/internal/call/policy"`},
-			"in no room":                          {"internal/surface/api/a.go": `package rpc; import _ "palyra/internal/teapot"`},
-			"wire format":                         {"internal/call/a.go": `package toolcall; import _ "palyra/gen/palyra/v1"`},
-			"only tests may":                      {"internal/gateway/a.go": `package daemon; import _ "palyra/internal/call/approval/approvaltest"`},
+			"in no room":                          {"internal/surface/api/a.go": `package api; import _ "palyra/internal/teapot"`},
+			"wire format":                         {"internal/call/a.go": `package call; import _ "palyra/gen/palyra/v1"`},
+			"only tests may":                      {"internal/gateway/a.go": `package gateway; import _ "palyra/internal/call/approval/approvaltest"`},
 			"internal/core/must, which only":      {"internal/call/policy/a.go": `package policy; import _ "palyra/internal/core/must"`},
-			"internal/gateway/gatewaytest, which": {"internal/gateway/a.go": `package daemon; import _ "palyra/internal/gateway/gatewaytest"`},
+			"internal/gateway/gatewaytest, which": {"internal/gateway/a.go": `package gateway; import _ "palyra/internal/gateway/gatewaytest"`},
 			"attest: imports internal/":           {"internal/evidence/attest/a.go": `package attest; import _ "palyra/internal/evidence/journal"`},
-			"a leaf":                              {"internal/core/limit/a.go": `package ratelimit; import _ "palyra/internal/core/reason"`},
-			"bubblewrap: imports":                 {"internal/exec/sandbox/bubblewrap/a.go": `package bubblewrap; import _ "palyra/internal/exec/sandbox/process"`},
+			"a leaf":                              {"internal/core/limit/a.go": `package limit; import _ "palyra/internal/core/reason"`},
 			// Families of commands do not import each other, nor anything under them
 			// one of them.
-			"internal/cli/calls, which stands beside it":       {"internal/cli/runs/a.go": `package runs; import _ "palyra/internal/cli/calls"`},
-			"internal/cli/runs, which stands above it":         {"internal/cli/calls/ask/a.go": `package question; import _ "palyra/internal/cli/runs"`},
-			"cli/invocation: imports":                          {"internal/cli/calls/ask/a.go": `package invocation; import _ "palyra/internal/cli/calls/ask"`},
-			"cli/client: imports":                              {"internal/cli/client/a.go": `package client; import _ "palyra/internal/cli/calls/ask"`},
+			"internal/cli/calls, which it may not know": {"internal/cli/runs/a.go": `package runs; import _ "palyra/internal/cli/calls"`},
+			"internal/cli/runs, which it may not know":  {"internal/cli/calls/ask/a.go": `package ask; import _ "palyra/internal/cli/runs"`},
+			"ask: imports":                                     {"internal/cli/calls/ask/a.go": `package ask; import _ "palyra/internal/cli/calls"`},
+			"cli/client: imports":                              {"internal/cli/client/a.go": `package client; import _ "palyra/internal/cli/people"`},
 			"cli/printer: imports":                             {"internal/cli/printer/a.go": `package printer; import _ "palyra/internal/cli/client"`},
 			"cli/command: imports":                             {"internal/cli/command/a.go": `package command; import _ "palyra/internal/cli/printer"`},
-			"cli/policy: imports internal/cli,":                {"internal/cli/policy/a.go": `package policy; import _ "palyra/internal/cli"`},
+			"cli/policy: imports internal/cli/runs,":           {"internal/cli/policy/a.go": `package policy; import _ "palyra/internal/cli/runs"`},
 			"policy: imports internal/call/policy/explain":     {"internal/call/policy/a.go": `package policy; import _ "palyra/internal/call/policy/explain"`},
 			"expr: imports internal/call/policy/lint":          {"internal/call/policy/internal/expr/a.go": `package expr; import _ "palyra/internal/call/policy/lint"`},
 			"policy: imports internal/call/policy/policytests": {"internal/call/policy/a.go": `package policy; import _ "palyra/internal/call/policy/policytests"`},
@@ -64,7 +64,7 @@ var rules = []struct {
 			"journal: imports": {"internal/evidence/journal/a_windows.go": "//go:build windows\n\npackage journal\n\nimport _ \"palyra/internal/store/sqlite\""},
 		},
 		fine: []map[string]string{
-			{"internal/call/a.go": `package toolcall; import (_ "palyra/internal/call/decision"; _ "palyra/internal/core/reason")`},
+			{"internal/call/a.go": `package call; import (_ "palyra/internal/call/decision"; _ "palyra/internal/core/reason")`},
 			{"internal/exec/builtin/a.go": `package builtin; import _ "palyra/internal/exec/sandbox"`},
 			{"internal/cli/a.go": `package cli; import (_ "palyra/internal/cli/calls"; _ "palyra/internal/cli/runs")`},
 			{"internal/cli/runs/a.go": `package runs; import (_ "palyra/internal/cli/calls/ask"; _ "palyra/internal/cli/client"; _ "palyra/internal/cli/printer")`},
@@ -76,17 +76,17 @@ var rules = []struct {
 		},
 	},
 	{
-		name:  "only daemon reaches an executor",
+		name:  "only gateway reaches an executor",
 		check: CheckExecutors,
 		broken: map[string]map[string]string{
-			"internal/surface/api > internal/exec/builtin": {"internal/surface/api/a.go": `package rpc; import _ "palyra/internal/exec/builtin"`},
+			"internal/surface/api > internal/exec/builtin": {"internal/surface/api/a.go": `package api; import _ "palyra/internal/exec/builtin"`},
 			"internal/call > internal/call/dispatch > internal/exec/sandbox/bubblewrap": {
-				"internal/call/a.go":          `package toolcall; import _ "palyra/internal/call/dispatch"`,
+				"internal/call/a.go":          `package call; import _ "palyra/internal/call/dispatch"`,
 				"internal/call/dispatch/a.go": `package dispatch; import _ "palyra/internal/exec/sandbox/bubblewrap"`,
 			},
 			"cmd/palyra > internal/gateway > internal/exec/builtin": {
 				"cmd/palyra/main.go":         `package main; import _ "palyra/internal/gateway"`,
-				"internal/gateway/a.go":      `package daemon; import _ "palyra/internal/exec/builtin"`,
+				"internal/gateway/a.go":      `package gateway; import _ "palyra/internal/exec/builtin"`,
 				"internal/exec/builtin/a.go": "package builtin",
 			},
 			"internal/call/dispatch > internal/exec/sandbox/jail": {"internal/call/dispatch/a.go": `package dispatch; import _ "palyra/internal/exec/sandbox/jail"`},
@@ -94,11 +94,11 @@ var rules = []struct {
 		},
 		fine: []map[string]string{
 			{
-				"internal/gateway/a.go":              `package daemon; import _ "palyra/internal/exec/builtin"`,
+				"internal/gateway/a.go":              `package gateway; import _ "palyra/internal/exec/builtin"`,
 				"cmd/palyrad/main.go":                `package main; import _ "palyra/internal/gateway"`,
 				"internal/exec/builtin/a.go":         "package builtin",
 				"internal/exec/sandbox/process/a.go": `package process; import _ "palyra/internal/exec/sandbox/jail"`,
-				"internal/call/fake_test.go":         `package toolcall; import _ "palyra/internal/exec/builtin"`,
+				"internal/call/fake_test.go":         `package call; import _ "palyra/internal/exec/builtin"`,
 			},
 		},
 	},
@@ -107,21 +107,21 @@ var rules = []struct {
 		check: CheckHomes,
 		broken: map[string]map[string]string{
 			"belongs to internal/call/policy":  {"internal/call/decision/a.go": `package decision; import _ "github.com/cedar-policy/cedar-go/types"`},
-			"the wire stops":                   {"internal/call/a.go": `package toolcall; import _ "connectrpc.com/connect"`},
+			"the wire stops":                   {"internal/call/a.go": `package call; import _ "connectrpc.com/connect"`},
 			"belongs to internal/store/sqlite": {"internal/evidence/journal/a.go": `package journal; import _ "database/sql"`},
 			"internal/run/model/anthropic: a":  {"internal/run/a.go": `package run; import _ "github.com/anthropics/anthropic-sdk-go/option"`},
 			"internal/run/model/openai: a":     {"internal/run/model/a.go": `package model; import _ "github.com/openai/openai-go/v3"`},
-			"belongs to no room":               {"internal/gateway/a.go": `package daemon; import _ "github.com/tetratelabs/wazero"`},
-			"one message of grpc-go":           {"internal/surface/api/a.go": `package rpc; import _ "google.golang.org/grpc/health/grpc_health_v1"`},
-			"links CEL":                        {"internal/surface/api/a.go": `package rpc; import _ "buf.build/go/protovalidate"`},
-			"second way to run a tool":         {"internal/surface/api/a.go": `package rpc; import _ "os/exec"`},
+			"belongs to no room":               {"internal/gateway/a.go": `package gateway; import _ "github.com/tetratelabs/wazero"`},
+			"one message of grpc-go":           {"internal/surface/api/a.go": `package api; import _ "google.golang.org/grpc/health/grpc_health_v1"`},
+			"links CEL":                        {"internal/surface/api/a.go": `package api; import _ "buf.build/go/protovalidate"`},
+			"second way to run a tool":         {"internal/surface/api/a.go": `package api; import _ "os/exec"`},
 			"holds the program to them":        {"internal/exec/builtin/a.go": `package builtin; import _ "palyra/internal/egress/proxy"`},
 			"the session alone":                {"internal/exec/sandbox/jail/a.go": `package jail; import _ "palyra/internal/egress/web"`},
 			"pure Go":                          {"internal/vault/a.go": `package vault; import _ "C"`},
 		},
 		fine: []map[string]string{
 			{"internal/call/policy/a.go": `package policy; import _ "github.com/cedar-policy/cedar-go"`},
-			{"internal/surface/api/a.go": `package rpc; import _ "connectrpc.com/connect"`},
+			{"internal/surface/api/a.go": `package api; import _ "connectrpc.com/connect"`},
 			{"internal/run/model/anthropic/a.go": `package anthropic; import _ "github.com/anthropics/anthropic-sdk-go"`},
 			{"internal/run/model/openai/a.go": `package openai; import _ "github.com/openai/openai-go/v3/option"`},
 			{"internal/evidence/journal/a_test.go": `package journal; import _ "os/exec"`},
@@ -134,15 +134,15 @@ var rules = []struct {
 		name:  "only a decided call describes a program to run",
 		check: CheckRuns,
 		broken: map[string]map[string]string{
-			"rpc/a.go:2":    {"internal/surface/api/a.go": "package rpc; import \"palyra/internal/exec/sandbox\"\nvar s = sandbox.Spec{}"},
-			"daemon/a.go:2": {"internal/gateway/a.go": "package daemon; import box \"palyra/internal/exec/sandbox\"\nvar s = &box.Spec{Argv: nil}"},
-			"daemon/b.go:2": {"internal/gateway/b.go": "package daemon; import \"palyra/internal/exec/sandbox\"\nvar s sandbox.Spec"},
+			"api/a.go:2":     {"internal/surface/api/a.go": "package api; import \"palyra/internal/exec/sandbox\"\nvar s = sandbox.Spec{}"},
+			"gateway/a.go:2": {"internal/gateway/a.go": "package gateway; import box \"palyra/internal/exec/sandbox\"\nvar s = &box.Spec{Argv: nil}"},
+			"gateway/b.go:2": {"internal/gateway/b.go": "package gateway; import \"palyra/internal/exec/sandbox\"\nvar s sandbox.Spec"},
 		},
 		fine: []map[string]string{
 			{"internal/exec/builtin/a.go": `package builtin; import "palyra/internal/exec/sandbox"; var s = sandbox.Spec{}`},
-			{"internal/gateway/exec_command.go": `package daemon; import "palyra/internal/exec/sandbox"; var s = sandbox.Spec{}`},
+			{"internal/gateway/exec_command.go": `package gateway; import "palyra/internal/exec/sandbox"; var s = sandbox.Spec{}`},
 			{"internal/exec/sandbox/bubblewrap/a.go": `package bubblewrap; import "palyra/internal/exec/sandbox"; var s = sandbox.Spec{}`},
-			{"internal/gateway/a_test.go": `package daemon; import "palyra/internal/exec/sandbox"; var s = sandbox.Spec{}`},
+			{"internal/gateway/a_test.go": `package gateway; import "palyra/internal/exec/sandbox"; var s = sandbox.Spec{}`},
 			{"test/attack/a.go": `package attack; import "palyra/internal/exec/sandbox"; var s = sandbox.Spec{}`},
 		},
 	},
@@ -150,13 +150,13 @@ var rules = []struct {
 		name:  "only tests leave layers out",
 		check: CheckWithout,
 		broken: map[string]map[string]string{
-			"daemon/a.go:2": {"internal/gateway/a.go": "package daemon; import \"palyra/internal/exec/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Without: []string{\"seccomp\"}}"},
-			"daemon/b.go:2": {"internal/gateway/b.go": "package daemon; import \"palyra/internal/exec/sandbox/process\"\nfunc f(c process.Config) { c.Without = nil }"},
+			"gateway/a.go:2": {"internal/gateway/a.go": "package gateway; import \"palyra/internal/exec/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Without: []string{\"seccomp\"}}"},
+			"gateway/b.go:2": {"internal/gateway/b.go": "package gateway; import \"palyra/internal/exec/sandbox/process\"\nfunc f(c process.Config) { c.Without = nil }"},
 		},
 		fine: []map[string]string{
 			{"internal/exec/sandbox/bubblewrap/a.go": "package bubblewrap; import \"palyra/internal/exec/sandbox/jail\"\nvar c = jail.Config{Without: nil}"},
-			{"internal/gateway/a.go": "package daemon; import \"palyra/internal/exec/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Bwrap: \"\"}"},
-			{"internal/gateway/a_test.go": "package daemon; import \"palyra/internal/exec/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Without: nil}"},
+			{"internal/gateway/a.go": "package gateway; import \"palyra/internal/exec/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Bwrap: \"\"}"},
+			{"internal/gateway/a_test.go": "package gateway; import \"palyra/internal/exec/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Without: nil}"},
 			{"test/attack/a.go": "package attack; import \"palyra/internal/exec/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Without: nil}"},
 		},
 	},
@@ -168,9 +168,9 @@ var rules = []struct {
 			"disk/a.go:2":    {"internal/exec/sandbox/disk/a.go": "package disk; import \"github.com/godbus/dbus/v5\"\nvar c = dbus.SystemBus"},
 			"web/a.go:2":     {"internal/egress/web/a.go": "package web; import inet \"net\"\nvar dial = inet.DialTimeout"},
 			"egress/a.go:2":  {"internal/egress/a.go": "package egress; import \"crypto/tls\"\nvar dial = tls.Dial"},
-			"mcp/a.go:2":     {"internal/mcp/a.go": "package mcp; import \"net/http\"\nvar c = http.DefaultClient"},
-			"mcp/b.go:2":     {"internal/mcp/b.go": "package mcp; import \"net/http\"\nvar t = &http.Transport{Proxy: nil}"},
-			"mcp/c.go:2":     {"internal/mcp/c.go": "package mcp; import \"net/http\"\nvar c = http.Client{}"},
+			"mcp/a.go:2":     {"internal/surface/mcp/a.go": "package mcp; import \"net/http\"\nvar c = http.DefaultClient"},
+			"mcp/b.go:2":     {"internal/surface/mcp/b.go": "package mcp; import \"net/http\"\nvar t = &http.Transport{Proxy: nil}"},
+			"mcp/c.go:2":     {"internal/surface/mcp/c.go": "package mcp; import \"net/http\"\nvar c = http.Client{}"},
 		},
 		fine: []map[string]string{
 			{"internal/egress/dialer.go": `package egress; import "net"; var d net.Dialer`},
@@ -185,16 +185,16 @@ var rules = []struct {
 		name:  "only decision makes permits",
 		check: CheckPermits,
 		broken: map[string]map[string]string{
-			"dispatch/a.go:2":  {"internal/call/dispatch/a.go": "package dispatch; import \"palyra/internal/call/decision\"\nvar p = &decision.Permit{}"},
-			"dispatch/b.go:2":  {"internal/call/dispatch/b.go": "package dispatch; import d \"palyra/internal/call/decision\"\nvar p = new(d.Permit)"},
-			"dispatch/c.go:2":  {"internal/call/dispatch/c.go": "package dispatch; import \"palyra/internal/call/decision\"\nvar p decision.Permit"},
-			"in one place":     {"internal/call/decision/a.go": "package decision; type Permit struct{}; func Mint() *Permit { return &Permit{} }; func more() *Permit { return &Permit{} }"},
-			"daemon/a.go:2":    {"internal/gateway/a.go": "package daemon; import \"palyra/internal/call/decision\"\nvar p = decision.Mint(decision.Input{})"},
-			"toolcall/a.go:2:": {"internal/call/a.go": "package toolcall; import \"palyra/internal/call/decision\"\nfunc f() { x := decision.Permit{}; _ = x }"},
+			"dispatch/a.go:2": {"internal/call/dispatch/a.go": "package dispatch; import \"palyra/internal/call/decision\"\nvar p = &decision.Permit{}"},
+			"dispatch/b.go:2": {"internal/call/dispatch/b.go": "package dispatch; import d \"palyra/internal/call/decision\"\nvar p = new(d.Permit)"},
+			"dispatch/c.go:2": {"internal/call/dispatch/c.go": "package dispatch; import \"palyra/internal/call/decision\"\nvar p decision.Permit"},
+			"in one place":    {"internal/call/decision/a.go": "package decision; type Permit struct{}; func Mint() *Permit { return &Permit{} }; func more() *Permit { return &Permit{} }"},
+			"gateway/a.go:2":  {"internal/gateway/a.go": "package gateway; import \"palyra/internal/call/decision\"\nvar p = decision.Mint(decision.Input{})"},
+			"call/a.go:2:":    {"internal/call/a.go": "package call; import \"palyra/internal/call/decision\"\nfunc f() { x := decision.Permit{}; _ = x }"},
 		},
 		fine: []map[string]string{
 			{"internal/call/decision/a.go": "package decision; type Permit struct{}; func Mint() *Permit { return &Permit{} }"},
-			{"internal/call/a.go": `package toolcall; import "palyra/internal/call/decision"; var p = decision.Mint(decision.Input{})`},
+			{"internal/call/a.go": `package call; import "palyra/internal/call/decision"; var p = decision.Mint(decision.Input{})`},
 			{"internal/call/dispatch/a.go": `package dispatch; import "palyra/internal/call/decision"; func Run(p *decision.Permit) { var q *decision.Permit; _ = q }`},
 			{"internal/call/dispatch/a_test.go": `package dispatch; import "palyra/internal/call/decision"; var zero = &decision.Permit{}`},
 		},
@@ -209,13 +209,13 @@ var rules = []struct {
 			"builtin/a.go:1":           {"internal/exec/builtin/a.go": "package builtin; type write struct{}; func (write) Pure() {}"},
 			"builtin/b.go:2: embed":    {"internal/exec/builtin/b.go": "package builtin; import \"palyra/internal/exec/builtin/pure\"\ntype write struct { pure.Echo }"},
 			"builtin/c.go:2: embed":    {"internal/exec/builtin/c.go": "package builtin; import p \"palyra/internal/exec/builtin/pure\"\ntype write struct { *p.Echo }"},
-			"daemon/a.go:2: says":      {"internal/gateway/a.go": "package daemon; import \"palyra/internal/call/dispatch\"\ntype write struct { dispatch.Pure }"},
+			"gateway/a.go:2: says":     {"internal/gateway/a.go": "package gateway; import \"palyra/internal/call/dispatch\"\ntype write struct { dispatch.Pure }"},
 		},
 		fine: []map[string]string{
 			{"internal/exec/builtin/pure/a.go": `package pure; import (_ "context"; _ "palyra/internal/core/tool"); type Echo struct{}; func (Echo) Pure() {}`},
 			{"internal/exec/builtin/a.go": `package builtin; import "palyra/internal/exec/builtin/pure"; var list = []any{pure.Echo{}}`},
 			{"internal/call/dispatch/a.go": "package dispatch; type Pure interface { Pure() }"},
-			{"internal/call/a_test.go": "package toolcall; type probe struct{}; func (probe) Pure() {}"},
+			{"internal/call/a_test.go": "package call; type probe struct{}; func (probe) Pure() {}"},
 		},
 	},
 	{
@@ -336,7 +336,7 @@ var rules = []struct {
 		},
 		fine: []map[string]string{
 			{"internal/call/policy/explain/a.go": `package explain; import "palyra/internal/call/policy"; func f(v policy.View) {}`},
-			{"internal/gateway/a.go": `package daemon; import "palyra/internal/call/policy"; var e = policy.NewEngine(nil)`},
+			{"internal/gateway/a.go": `package gateway; import "palyra/internal/call/policy"; var e = policy.NewEngine(nil)`},
 		},
 	},
 	{
@@ -359,25 +359,25 @@ var rules = []struct {
 		fine: []map[string]string{files("internal/run", "", MaxFiles), files("internal/run", "_test", MaxFiles+1)},
 	},
 	{
-		name:  "daemon builds and runs",
+		name:  "gateway builds and runs",
 		check: CheckWiring,
 		broken: map[string]map[string]string{
 			"21 files, at most 20": files("internal/gateway", "", 21),
 			"T has 6 methods":      {"internal/gateway/a.go": methods("(T)", "abc"), "internal/gateway/b_windows.go": methods("(t *T)", "def")},
-			"I has 6 methods":      {"internal/gateway/a.go": "package daemon; type I interface { a(); b(); c(); d(); e(); f() }"},
-			"not Cedar":            {"internal/gateway/a.go": `package daemon; import _ "github.com/cedar-policy/cedar-go/types"`},
-			"message of the API":   {"internal/gateway/a.go": `package daemon; import _ "palyra/gen/palyra/v1"`},
-			"not the API":          {"internal/gateway/a.go": `package daemon; import _ "connectrpc.com/connect"`},
-			"not SQL":              {"internal/gateway/a.go": `package daemon; import _ "zombiezen.com/go/sqlite"`},
+			"I has 6 methods":      {"internal/gateway/a.go": "package gateway; type I interface { a(); b(); c(); d(); e(); f() }"},
+			"not Cedar":            {"internal/gateway/a.go": `package gateway; import _ "github.com/cedar-policy/cedar-go/types"`},
+			"message of the API":   {"internal/gateway/a.go": `package gateway; import _ "palyra/gen/palyra/v1"`},
+			"not the API":          {"internal/gateway/a.go": `package gateway; import _ "connectrpc.com/connect"`},
+			"not SQL":              {"internal/gateway/a.go": `package gateway; import _ "zombiezen.com/go/sqlite"`},
 			"name the store": {
-				"internal/gateway/a.go": `package daemon; import _ "palyra/internal/store/sqlite"`,
-				"internal/gateway/b.go": `package daemon; import _ "palyra/internal/store/sqlite"`,
+				"internal/gateway/a.go": `package gateway; import _ "palyra/internal/store/sqlite"`,
+				"internal/gateway/b.go": `package gateway; import _ "palyra/internal/store/sqlite"`,
 			},
 		},
 		fine: []map[string]string{
 			files("internal/gateway", "", 20),
 			{"internal/gateway/a.go": methods("(T)", "abcde"), "internal/gateway/a_test.go": methods("(T)", "f")},
-			{"internal/gateway/a.go": `package daemon; import _ "palyra/internal/store/sqlite"`, "internal/gateway/a_test.go": `package daemon; import (_ "palyra/gen/palyra/v1"; _ "palyra/internal/store/sqlite")`},
+			{"internal/gateway/a.go": `package gateway; import _ "palyra/internal/store/sqlite"`, "internal/gateway/a_test.go": `package gateway; import (_ "palyra/gen/palyra/v1"; _ "palyra/internal/store/sqlite")`},
 			{"internal/surface/api/a.go": methods("(T)", "abcdef")},
 		},
 	},
@@ -540,7 +540,7 @@ func TestMap(t *testing.T) {
 			t.Errorf("room %s is listed twice", r.Dir)
 		}
 		seen[r.Dir] = true
-		for _, other := range append(slices.Clone(r.Only), r.Also...) {
+		for _, other := range append(slices.Clone(r.Only), r.Never...) {
 			if _, ok := room(other); !ok {
 				t.Errorf("room %s names %s, which is no room", r.Dir, other)
 			}
@@ -579,7 +579,7 @@ func files(dir, suffix string, n int) map[string]string {
 
 // methods is a file with one method for each letter.
 func methods(receiver, letters string) string {
-	text := "package daemon"
+	text := "package gateway"
 	for _, letter := range letters {
 		text += fmt.Sprintf("; func %s %c() {}", receiver, letter)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Executors are the packages that run calls. Dispatch reaches them only
-// through values that daemon hands it.
+// through values that gateway hands it.
 var Executors = []string{
 	"internal/exec/builtin",
 	"internal/exec/sandbox/jail",
@@ -23,6 +23,14 @@ var Executors = []string{
 	"internal/exec/upstream/packages",
 }
 
+// plain are packages below an executor that run nothing: data, and the forms of messages.
+var plain = []string{
+	"internal/exec/upstream/declared", "internal/exec/upstream/oauth", "internal/exec/wasm/guest", "internal/exec/wasm/module", "internal/exec/wasm/wire",
+}
+
+// isExecutor reports whether a package runs calls.
+func isExecutor(dir string) bool { return inAny(dir, Executors) && !inAny(dir, plain) }
+
 // parts are executors that others are made of.
 var parts = map[string][]string{
 	"internal/exec/sandbox/jail":       {"internal/exec/sandbox/process", "internal/exec/sandbox/bubblewrap", "internal/exec/wasm"},
@@ -35,21 +43,21 @@ var parts = map[string][]string{
 // reachers may reach an executor, directly or through other packages.
 var reachers = map[string]string{
 	"internal/gateway": "it builds the executors and hands them to dispatch",
-	"cmd/palyrad":      "it calls daemon",
+	"cmd/palyrad":      "it calls gateway",
 	"test":             "end-to-end tests run the whole daemon",
 }
 
 // CheckExecutors finds packages that can reach an executor though they are
-// not daemon or its main. Executors may import their own parts.
+// not gateway or its main. Executors may import their own parts.
 func CheckExecutors(t *Tree) []Finding {
 	var out []Finding
 	for _, p := range t.Sorted() {
-		if mayReach(p.Dir) || inAny(p.Dir, Executors) || testSupport(p.Dir) {
+		if mayReach(p.Dir) || isExecutor(p.Dir) || testSupport(p.Dir) {
 			continue
 		}
 		if chain := reach(t, p.Dir); chain != nil {
 			out = append(out, Finding{p.Dir, fmt.Sprintf(
-				"reaches an executor: %s; only daemon may, so that no call runs without a permit", strings.Join(chain, " > "))})
+				"reaches an executor: %s; only gateway may, so that no call runs without a permit", strings.Join(chain, " > "))})
 		}
 	}
 	for _, p := range t.Sorted() {
@@ -67,7 +75,7 @@ func crossings(p *Package) []Finding {
 		}
 		for _, imported := range p.Imports() {
 			dir, ok := own(imported)
-			if ok && inAny(dir, Executors) && !within(dir, base) && !slices.Contains(parts[dir], base) {
+			if ok && isExecutor(dir) && !within(dir, base) && !slices.Contains(parts[dir], base) {
 				out = append(out, Finding{p.Dir, "imports the executor " + dir + "; an executor runs what it is given and calls no other"})
 			}
 		}
@@ -102,7 +110,7 @@ func reach(t *Tree, dir string) []string {
 				continue
 			}
 			chain := append(slices.Clone(queue[0].chain), next)
-			if inAny(next, Executors) {
+			if isExecutor(next) {
 				return chain
 			}
 			seen[next] = true
@@ -129,12 +137,12 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"connectrpc.com"},
-		Rooms:   []string{"internal/surface/api", "internal/cli", "gen", "test"},
+		Rooms:   []string{"internal/surface/api", "internal/gateway/presencehost", "internal/cli", "gen", "test"},
 		Why:     "the wire stops at the surface",
 	},
 	{
 		Modules: []string{"github.com/modelcontextprotocol/go-sdk"},
-		Rooms:   []string{"internal/mcp", "test"},
+		Rooms:   []string{"internal/surface/mcp", "internal/exec/upstream", "test"},
 		Why:     "the protocol and its SDK stop there",
 	},
 	{
@@ -149,7 +157,7 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"github.com/coreos/go-oidc", "github.com/go-jose/go-jose", "golang.org/x/oauth2"},
-		Rooms:   []string{"internal/identity/login"},
+		Rooms:   []string{"internal/identity/login", "internal/exec/upstream/oauth"},
 		Why:     "the identity provider's tokens are read in one place and go no further; the command never sees them",
 	},
 	{
@@ -185,7 +193,7 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"golang.org/x/sys", "syscall"},
-		Rooms:   []string{"internal/exec/sandbox", "internal/exec/builtin", "internal/egress", "internal/exec/workspace", "internal/core/statedir/keyfile", "internal/core/filelock", "internal/core/trusted", "internal/identity/tpm", "internal/vault/kek/dpapi", "internal/ops/localsocket", "internal/agent/edit", "internal/agent/watch", "internal/core/config", "internal/gateway", "internal/gateway/doctor", "internal/core/statedir", "internal/core/reason", "internal/cli", "internal/store/sqlite", "cmd/palyra-init", "cmd/palyra-wasm", "cmd/palyrad", "cmd/palyra", "internal/surface/hook/client", "test"},
+		Rooms:   []string{"internal/exec/sandbox", "internal/exec/wasm", "internal/exec/builtin", "internal/egress", "internal/exec/workspace", "internal/core/statedir/keyfile", "internal/core/filelock", "internal/core/trusted", "internal/identity/tpm", "internal/vault/kek/dpapi", "internal/ops/localsocket", "internal/agent/edit", "internal/agent/watch", "internal/core/config", "internal/gateway", "internal/gateway/doctor", "internal/core/statedir", "internal/core/reason", "internal/cli", "internal/store/sqlite", "cmd/palyra-init", "cmd/palyra-wasm", "cmd/palyrad", "cmd/palyra", "internal/surface/hook/client", "test"},
 		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded, where a socket says whose process connects, where signals are caught, and, for two numbers of errors, where the next step is found",
 	},
 	{
@@ -215,7 +223,7 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{Module + "/internal/egress/proxy"},
-		Rooms:   []string{"internal/exec/sandbox", "test"},
+		Rooms:   []string{"internal/exec/sandbox", "internal/egress/proxy", "test"},
 		Why:     "connections are carried for a sandbox alone, which holds the program to them",
 	},
 	{

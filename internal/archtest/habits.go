@@ -58,8 +58,8 @@ func CheckInits(t *Tree) []Finding {
 // ContextFields lists the struct types that may hold a context.Context, as
 // "folder.Type", each with its reason.
 var ContextFields = map[string]string{
-	"internal/dispatch.isolatedContext": "is a context itself: one without the values of the request, which package context does not have",
-	"internal/dispatch.timedContext":    "is a context itself: one whose deadline can stand still, which package context does not have",
+	"internal/core/tool.isolatedContext":  "is a context itself: one without the values of the request, which package context does not have",
+	"internal/call/dispatch.timedContext": "is a context itself: one whose deadline can stand still, which package context does not have",
 }
 
 // CheckContextFields finds structs that hold a context.Context.

@@ -13,15 +13,15 @@ import (
 // that says no more than that the log has the cause. Each of them logs it, or
 // hands it to one that does.
 var internalSources = []string{
-	"internal/exec/program/committing/committing.go", // in the error, which the tool reports
 	"internal/call/dispatch/router.go",               // logs
-	"internal/surface/hook/service.go",               // logs
-	"internal/surface/mcp/call.go",                   // logs
-	"internal/surface/api/errors.go",                 // logs
+	"internal/call/record.go",                        // logs
+	"internal/core/tool/ending.go",                   // in the report, which dispatch logs
+	"internal/exec/program/committing/committing.go", // in the error, which the tool reports
 	"internal/run/calls.go",                          // logs
 	"internal/run/ending.go",                         // in the ending, which the loop logs
-	"internal/core/tool/ending.go",                   // in the report, which dispatch logs
-	"internal/call/record.go",                        // logs
+	"internal/surface/api/errors.go",                 // logs
+	"internal/surface/hook/service.go",               // logs
+	"internal/surface/mcp/call.go",                   // logs
 }
 
 // TestInternalIsMadeWhereItIsLogged: whoever is told INTERNAL is sent to the

@@ -20,9 +20,8 @@ const (
 // that does.
 var pureImports = []string{"context", "encoding/json", "time", Module + "/internal/core/tool"}
 
-// pureUsers may name what is pure: dispatch asks for it, and builtin lists the
-// tools.
-var pureUsers = []string{"internal/call/dispatch", pureHome}
+// pureUsers may name what is pure: the interface, dispatch, which asks for it, and the tools.
+var pureUsers = []string{"internal/call/dispatch", "internal/core/tool/executor.go", pureHome}
 
 // CheckPure finds what would let a tool with an effect pass for one without: an
 // import that pureHome must not have, or a Pure tool that comes from elsewhere.
@@ -35,7 +34,7 @@ func CheckPure(t *Tree) []Finding {
 		ast.Inspect(f.Syntax, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.Ident:
-				if n.Name == pureName && !inAny(p.Dir, pureUsers) {
+				if n.Name == pureName && !inAny(f.Path, pureUsers) {
 					out = append(out, Finding{t.at(n), "says that something is " + pureName + "; only a tool of " + pureHome +
 						" may, so that a call which is recorded after it ran has had no effect"})
 				}

@@ -23,6 +23,7 @@ var specMakers = map[string]string{
 	"internal/exec/builtin":                      "process.run, which dispatch calls with a permit",
 	"internal/exec/upstream/packages/resolve.go": "npm or pip for an upstream server: to pin a package for a person who may add servers, which installs nothing, or for package.install, which dispatch calls with a permit",
 	"internal/exec/upstream/start.go":            "an upstream server, which a decided call starts, or a person who may add servers when they add it or look at it again",
+	"internal/exec/wasm":                         "Tier A runs its worker in the sandbox that it is handed, for a guest that a decided call names",
 	"internal/gateway/exec_command.go":           "palyrad sandbox exec is the runner without the gateway: a person at a shell runs a program of their own as themselves, so that there is no call to decide",
 }
 

@@ -1,5 +1,6 @@
-// Package browser shows a page to the person at this machine, by a link that nobody else
-// learns of: not from the arguments of a program, which every user sees.
+// Package browser shows pages to the person at this machine, by a link that no other user
+// learns: it is in no argument of a program. It also waits for the browser that a login sends
+// back (RFC 8252, section 7.3).
 package browser
 
 import (

@@ -1,5 +1,3 @@
-// Package browser waits on this machine for the browser that a login sends back (RFC
-// 8252, section 7.3).
 package browser
 
 import (

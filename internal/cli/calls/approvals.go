@@ -1,5 +1,3 @@
-// Package calls has the commands that show and answer approvals, and that
-// list and take back grants.
 package calls
 
 import (

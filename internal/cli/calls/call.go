@@ -1,4 +1,5 @@
-// Package calls has the commands that call a tool and that list the tools.
+// Package calls has the commands that call and list tools, show and answer approvals, list and
+// revoke grants, show and end sessions, and show and undo what programs changed in workspaces.
 package calls
 
 import (

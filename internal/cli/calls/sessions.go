@@ -1,4 +1,3 @@
-// Package calls has the commands that show and end sessions.
 package calls
 
 import (

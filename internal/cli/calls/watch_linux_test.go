@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"palyra/internal/cli/calls/desktop/notifytest"
+	"palyra/internal/cli/calls/desktop/desktoptest"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
 	"palyra/internal/core/bus/bustest"
@@ -17,10 +17,10 @@ import (
 )
 
 // desktop is a world with a graphical session.
-func desktop(t *testing.T) (*clitest.World, *notifytest.Server) {
+func desktop(t *testing.T) (*clitest.World, *desktoptest.Server) {
 	t.Helper()
 	w, address := clitest.NewWorld(t), bustest.New(t)
-	s := must.Get(notifytest.Serve(address, "body", "body-markup"))(t)
+	s := must.Get(desktoptest.Serve(address, "body", "body-markup"))(t)
 	t.Cleanup(s.Close)
 	w.Env["DISPLAY"], w.Env["DBUS_SESSION_BUS_ADDRESS"] = ":9", address
 	return w, s
@@ -160,7 +160,7 @@ func TestWatchWithoutADesktop(t *testing.T) {
 func TestWatchWithAMuteDesktop(t *testing.T) {
 	t.Parallel()
 	w, address := clitest.NewWorld(t), bustest.New(t)
-	s := must.Get(notifytest.Mute(address))(t)
+	s := must.Get(desktoptest.Mute(address))(t)
 	t.Cleanup(s.Close)
 	w.Pending()
 	w.Env["DISPLAY"], w.Env["DBUS_SESSION_BUS_ADDRESS"] = ":9", address

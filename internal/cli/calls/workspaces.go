@@ -1,5 +1,3 @@
-// Package calls has the commands that show what programs changed in the
-// workspaces, and that take it back.
 package calls
 
 import (

@@ -1,5 +1,3 @@
-// Package people has the commands that let people into the web console, and list and
-// end their sessions there.
 package people
 
 import (

@@ -1,4 +1,3 @@
-// Package people has the commands that choose among several gateways.
 package people
 
 import (

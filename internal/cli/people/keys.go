@@ -1,5 +1,3 @@
-// Package people has the commands about the private key of a credential bundle: where it
-// is, and how it is kept elsewhere than in a file.
 package people
 
 import (

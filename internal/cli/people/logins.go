@@ -1,5 +1,3 @@
-// Package people has the commands with which people log in at the identity provider
-// of a gateway, and out again.
 package people
 
 import (

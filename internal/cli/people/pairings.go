@@ -1,5 +1,3 @@
-// Package people has the commands that make pairing codes, and the one by which a
-// machine pairs.
 package people
 
 import (

@@ -1,4 +1,3 @@
-// Package people has the commands that say who may do what, and why.
 package people
 
 import (

@@ -1,5 +1,6 @@
-// Package people has the commands for the gateway itself: its status, freeze and
-// thaw, its members and devices, and the configuration.
+// Package people has the commands about the gateway itself and its people: status, freeze and
+// thaw, configuration, members and devices, keys, logins, pairing, tokens, the console,
+// contexts, and who may do what.
 package people
 
 import (

@@ -1,4 +1,3 @@
-// Package people has the commands that make, list and revoke API tokens.
 package people
 
 import (

@@ -1,5 +1,3 @@
-// Package setup has the commands that install, prove and take out the hooks by which
-// agents ask palyrad before they run a tool.
 package setup
 
 import (

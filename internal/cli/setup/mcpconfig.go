@@ -1,5 +1,3 @@
-// Package setup has the command that prints how an agent is told of Palyra's MCP
-// server.
 package setup
 
 import (

@@ -1,6 +1,6 @@
 // Package setup has the commands of the first minute and of the last: `palyra up` starts
-// palyrad for a person, declares a workspace and has the agents ask; `palyra down` takes
-// all of it back.
+// palyrad for a person, declares a workspace and installs hooks; `palyra down` removes all of
+// it. It also has the commands about hooks and about the configuration of MCP clients.
 package setup
 
 import (

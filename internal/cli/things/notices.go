@@ -1,5 +1,3 @@
-// Package things has the commands that show where people are told of what happens, and
-// say who is who in Slack.
 package things
 
 import (

@@ -1,6 +1,3 @@
-// Package things is `palyra mcp serve`: an MCP server over standard input and output
-// that passes each message on to the gateway's /mcp, with whatever credential palyra
-// has.
 package things
 
 import (

@@ -1,5 +1,3 @@
-// Package things has the commands that make skills and look at packages, which need no
-// gateway, and those that install skills and say whose signature counts.
 package things
 
 import (

@@ -1,4 +1,5 @@
-// Package things has the commands about upstream MCP servers.
+// Package things has the commands about what a gateway has: upstream MCP servers, skills,
+// secrets and notification targets. No value of a secret is ever an argument.
 package things
 
 import (

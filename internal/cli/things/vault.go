@@ -1,4 +1,3 @@
-// Package things has the commands about secrets. No value is ever an argument.
 package things
 
 import (

@@ -1,12 +1,3 @@
-// Package limit gives out a bounded number of places. Who finds none waits, and
-// the places that become free go round: first among the owners who wait, then among
-// the principals of the owner whose turn it is, then to the one of theirs who came
-// first. So an agent that makes a hundred calls delays its owner's one call, and
-// that of another person, by one turn.
-//
-// How many may wait is bounded, too, and shared: an owner takes no more of the queue
-// than it leaves free, and a principal no more than half of that. So whoever fills
-// its share leaves room for others, and for others of the same owner. It is a leaf.
 package limit
 
 import (

@@ -1,8 +1,3 @@
-// Package limit bounds the bytes that each principal brings in (the inputs of its
-// calls) and leaves behind (journal events and blobs): by a rate with a burst, by
-// the sum of 24 hours, and by what is in flight at once, of one principal and of
-// all together. It counts the numbers that it is given, and knows neither disks nor
-// calls. It is a leaf.
 package limit
 
 import (

@@ -1,6 +1,10 @@
-// Package limit counts requests in token buckets: one per class and key,
+// Package limit bounds what callers take: requests, by token buckets; bytes, by quotas (Book);
+// and places, which a Queue gives in turn to those who wait. It is a leaf, and knows keys, not
+// principals.
+//
+// Requests are counted in token buckets: one per class and key,
 // and one per class that all keys share. Callers without a credential have buckets of
-// their own, so that no flood of theirs takes what members have. It is a leaf.
+// their own, so that no flood of theirs takes what members have.
 //
 // Memory is bounded, and the bound cannot be used to get a fresh bucket: a
 // bucket is only ever forgotten once it is full again, when a fresh one would

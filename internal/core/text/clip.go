@@ -1,6 +1,7 @@
-// Package text shortens text from outside, which goes into messages and records,
-// without cutting through a character: what is left of one is no text, and JSON
-// writes U+FFFD for it.
+// Package text has what is done to short texts in messages, prompts and records: it clips them
+// between two characters, quotes them for a shell, shows the characters that a reader cannot
+// see, folds the case of paths, finds the name that was most likely meant, and puts nouns into
+// the plural.
 package text
 
 import (

@@ -1,6 +1,3 @@
-// Package text writes the words of a command line as somebody would type
-// them. Policies compare what it writes, questions show it and lists have it, so
-// that a line reads the same wherever it stands.
 package text
 
 import (

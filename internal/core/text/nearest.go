@@ -1,5 +1,3 @@
-// Package text finds the name that somebody most likely meant, for "did you
-// mean" in messages.
 package text
 
 import (

@@ -1,4 +1,3 @@
-// Package text words numbers.
 package text
 
 import (

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Set by the linker: -X palyra/internal/version.stamp=v1.2.3. The commit and its
+// Set by the linker: -X palyra/internal/core/version.stamp=v1.2.3. The commit and its
 // date are for builds in which Go records none, as in a git worktree.
 var stamp, commit, date string
 

@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	"palyra/internal/core/limit"
-	"palyra/internal/core/limit/quotatest"
+	"palyra/internal/core/limit/limittest"
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	quotatest.RunStore(t, func(t *testing.T) limit.Store { return sqlitetest.Open(t) })
+	limittest.RunStore(t, func(t *testing.T) limit.Store { return sqlitetest.Open(t) })
 }

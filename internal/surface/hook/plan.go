@@ -13,7 +13,7 @@ import (
 
 	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
-	coretext "palyra/internal/core/text"
+	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/exec/program/shellfacts"
@@ -176,7 +176,7 @@ func (p *planned) pathFacts() {
 		return
 	}
 	f.Path = shared(f.Paths)
-	f.PathFolded = coretext.FoldCase(f.Path)
+	f.PathFolded = text.FoldCase(f.Path)
 	protects := workspace.Protected
 	if writing(p.row.act) {
 		protects = workspace.ProtectedForWriting
@@ -321,7 +321,7 @@ const longestShown = 400
 
 // describe says to people what the call would do.
 func (p *planned) describe(ctx context.Context) {
-	show := func(s string) string { return coretext.Ellipsis(s, longestShown) }
+	show := func(s string) string { return text.Ellipsis(s, longestShown) }
 	what := "Call " + p.row.name
 	switch p.row.act {
 	case tool.ActRead:

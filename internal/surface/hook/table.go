@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"palyra/internal/core/canonical"
-	coretext "palyra/internal/core/text"
+	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
 )
 
@@ -158,7 +158,7 @@ func lined(input json.RawMessage, name string) json.RawMessage {
 	if json.Unmarshal(input, &args) != nil || json.Unmarshal(args[name], &words) != nil || len(words) == 0 {
 		return input
 	}
-	line, err := json.Marshal(coretext.ShellQuote(words))
+	line, err := json.Marshal(text.ShellQuote(words))
 	if err != nil {
 		return input
 	}

@@ -11,7 +11,7 @@ import (
 
 	"palyra/internal/call/approval"
 	"palyra/internal/core/reason"
-	coretext "palyra/internal/core/text"
+	"palyra/internal/core/text"
 	"palyra/internal/surface/resume"
 )
 
@@ -21,7 +21,7 @@ const approvalInput = "palyra.approval"
 // questionOf is what a client shows of an approval. Whoever reads it is not asked to
 // trust it: what the call is stands where it is answered.
 func questionOf(a *approval.Record) string {
-	return fmt.Sprintf("Palyra waits for a person to allow or deny a call of %s. The link says how to answer; opening it answers nothing.", coretext.Visible(a.Binding.Tool))
+	return fmt.Sprintf("Palyra waits for a person to allow or deny a call of %s. The link says how to answer; opening it answers nothing.", text.Visible(a.Binding.Tool))
 }
 
 // linkTo is the page that says how an approval is answered. It holds no credential.

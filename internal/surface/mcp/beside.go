@@ -16,7 +16,7 @@ import (
 	"palyra/internal/call/policy"
 	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
-	coretext "palyra/internal/core/text"
+	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
 	"palyra/internal/core/wirename"
 	declaration "palyra/internal/exec/upstream/declared"
@@ -424,9 +424,9 @@ func (q *request) given(o call.Outcome, form func(map[string]any) bool) (mcp.Res
 
 // shown is text of a server as people and models may see it, with its lines.
 func shown(s string) string {
-	lines := strings.Split(coretext.Clip(s, 8<<10), "\n")
+	lines := strings.Split(text.Clip(s, 8<<10), "\n")
 	for i := range lines {
-		lines[i] = coretext.Visible(lines[i])
+		lines[i] = text.Visible(lines[i])
 	}
 	return strings.Join(lines, "\n")
 }

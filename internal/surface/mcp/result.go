@@ -11,7 +11,7 @@ import (
 	"palyra/internal/call"
 	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
-	coretext "palyra/internal/core/text"
+	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
 )
 
@@ -176,4 +176,4 @@ func contentOf(server string, text json.RawMessage) (content any, ok bool) {
 }
 
 // clipped is text from outside, as a message may hold it.
-func clipped(s string) string { return coretext.Visible(coretext.Clip(s, 128)) }
+func clipped(s string) string { return text.Visible(text.Clip(s, 128)) }

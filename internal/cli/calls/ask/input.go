@@ -1,7 +1,3 @@
-// Package ask is one tool call as it is typed and read: its input as JSON
-// or key=value, its result as text, the policies that decided it and the
-// connections that it made. Commands that make calls and those that describe or
-// show them share it.
 package ask
 
 import (

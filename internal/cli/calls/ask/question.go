@@ -1,6 +1,6 @@
-// Package ask puts an approval to the person at the terminal: it shows the
-// call in full, reads the vote, and says who can answer when this person cannot.
-// Commands that answer approvals and those whose calls wait for one share it.
+// Package ask is what the commands about calls share: one call as it is typed and read (its
+// input as JSON or key=value, its result as text, the policies that decided it, the
+// connections that it made), and an approval as a person at the terminal sees and answers it.
 package ask
 
 import (

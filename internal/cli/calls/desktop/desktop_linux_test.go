@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"palyra/internal/cli/calls/desktop"
-	"palyra/internal/cli/calls/desktop/notifytest"
+	"palyra/internal/cli/calls/desktop/desktoptest"
 	"palyra/internal/core/bus/bustest"
 	"palyra/internal/core/must"
 )
@@ -22,10 +22,10 @@ func at(address string) desktop.Desktop {
 	})
 }
 
-func serve(t *testing.T, capabilities ...string) (*notifytest.Server, desktop.Desktop) {
+func serve(t *testing.T, capabilities ...string) (*desktoptest.Server, desktop.Desktop) {
 	t.Helper()
 	address := bustest.New(t)
-	s := must.Get(notifytest.Serve(address, capabilities...))(t)
+	s := must.Get(desktoptest.Serve(address, capabilities...))(t)
 	t.Cleanup(s.Close)
 	d := at(address)
 	t.Cleanup(d.Close)
@@ -107,7 +107,7 @@ func TestServerComesLater(t *testing.T) {
 		t.Fatal("it was shown")
 	}
 	for range 2 {
-		s := must.Get(notifytest.Serve(address))(t)
+		s := must.Get(desktoptest.Serve(address))(t)
 		must.Do(t, d.Show(t.Context(), "Two", "x"))
 		if shown := s.Shown(); len(shown) != 1 || shown[0].Title != "Two" {
 			t.Errorf("shown: %+v", shown)
@@ -120,7 +120,7 @@ func TestServerComesLater(t *testing.T) {
 func TestMuteServer(t *testing.T) {
 	t.Parallel()
 	address := bustest.New(t)
-	s := must.Get(notifytest.Mute(address))(t)
+	s := must.Get(desktoptest.Mute(address))(t)
 	defer s.Close()
 	d := at(address)
 	defer d.Close()

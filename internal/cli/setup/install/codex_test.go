@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"palyra/internal/agent/files"
-	"palyra/internal/cli/setup/install/installingtest"
+	"palyra/internal/cli/setup/install/installtest"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tomledit"
@@ -17,7 +17,7 @@ import (
 // TestMain lets this program be a Codex.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "app-server" {
-		installingtest.Codex()
+		installtest.Codex()
 		return
 	}
 	os.Exit(m.Run())

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"palyra/internal/core/canonical"
-	coretext "palyra/internal/core/text"
+	"palyra/internal/core/text"
 )
 
 // Facts sum up a change set.
@@ -65,7 +65,7 @@ func (c Change) top() []string {
 	if !inner && (c.Path == "." || c.Was.Type != Dir && c.Was.Type != None || c.Is.Type != Dir && c.Is.Type != None) {
 		return []string{"."}
 	}
-	return []string{Display(name), Display(coretext.FoldCase(name))}
+	return []string{Display(name), Display(text.FoldCase(name))}
 }
 
 // entry is one change as Root digests it and manifests keep it. Members that

@@ -11,7 +11,7 @@ import (
 	"strconv"
 
 	"palyra/internal/core/reason"
-	coretext "palyra/internal/core/text"
+	"palyra/internal/core/text"
 	"palyra/internal/exec/workspace"
 )
 
@@ -75,7 +75,7 @@ func (c Config) orDefault() Config {
 func quote(p string) string {
 	const most = 200
 	if len(p) > most {
-		return strconv.QuoteToASCII(coretext.Clip(p, most)) + "..."
+		return strconv.QuoteToASCII(text.Clip(p, most)) + "..."
 	}
 	return strconv.QuoteToGraphic(p)
 }

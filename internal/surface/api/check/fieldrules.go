@@ -1,9 +1,12 @@
-// Package check checks messages against the field rules that the protos
-// state as protovalidate options (buf.validate). It knows the kinds of rules
-// that palyra.v1 uses; ReadRules refuses any other, so that no rule is stated and
-// not checked. Meaning, order and wording are those of protovalidate's own Go
-// implementation, and a test compares the two. It is not used itself because it
-// would link CEL and the ANTLR runtime into the program.
+// Package check checks requests before a handler sees them. It checks messages against the
+// field rules that the protos state as protovalidate options (buf.validate): it knows the
+// kinds of rules that palyra.v1 uses, and ReadRules refuses any other, so that no rule is
+// stated and not checked. Meaning, order and wording are those of protovalidate's own Go
+// implementation, and a test compares the two. It is not used itself because it would link CEL
+// and the ANTLR runtime into the program.
+//
+// It also keeps secrets out of what the gateway keeps: a table says of each text field what
+// becomes of a text that has the form of a well-known key.
 package check
 
 import (

@@ -1,6 +1,3 @@
-// Package check keeps secrets out of what the gateway keeps: it looks at every
-// text of every request, in one place, before a handler sees it. A table says of
-// each field what becomes of a text that has the form of a well-known key.
 package check
 
 import (

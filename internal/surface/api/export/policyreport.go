@@ -1,6 +1,3 @@
-// Package export writes what was found about policies, by checks and by
-// their tests, as messages of the API. The CLI says the same in the same form
-// when it checks and tests without a gateway.
 package export
 
 import (

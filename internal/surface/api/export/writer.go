@@ -1,5 +1,6 @@
-// Package export writes exports in the forms that people ask for. Each form has
-// the lines of NDJSON, byte for byte, so that one digest proves them all.
+// Package export writes approvals, calls and reports about policies in the forms that people
+// ask for. Each form has the lines of NDJSON, byte for byte, so that one digest proves them
+// all.
 package export
 
 import (

@@ -1,5 +1,3 @@
-// Package people is the ConsoleService: links into the web console, its sessions, and
-// what its pages ask of the gateway. Package console knows the rest.
 package people
 
 import (

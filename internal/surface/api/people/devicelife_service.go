@@ -1,5 +1,3 @@
-// Package people shows one device, and what was approved, started and changed with
-// it: what somebody has to look at when the device is lost.
 package people
 
 import (

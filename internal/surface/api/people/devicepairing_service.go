@@ -1,6 +1,3 @@
-// Package people is the PairingService: what members do with pairing codes,
-// and the steps of a machine that has one, which shows no credential. Package pairing
-// knows the rest.
 package people
 
 import (

@@ -1,5 +1,3 @@
-// Package people is the LoginService: the steps of a person who logs in and shows no
-// credential yet, and the end of a session. Package login knows the rest.
 package people
 
 import (

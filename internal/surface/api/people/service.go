@@ -1,6 +1,7 @@
-// Package people says who may do what on the API, by which policies, and what
-// a person can do about it. It decides nothing: each answer is one of the set in
-// force, asked as the guard asks it.
+// Package people has the services about members and their devices: who may do what and why
+// (AccessReviewService), devices (DeviceService), pairing (PairingService), logins
+// (LoginService) and sessions of the console (ConsoleService). It decides nothing: answers
+// about access are those of the policies in force, asked as the guard of the API asks them.
 package people
 
 import (

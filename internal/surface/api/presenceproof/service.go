@@ -1,5 +1,7 @@
-// Package presenceproof is the PresenceService: presence keys of devices, and the proofs
-// by which votes count as present. Package presence knows what a proof says.
+// Package presenceproof is the PresenceService: presence keys of devices and passkeys of
+// members, and the proofs by which votes count as present. It also takes votes that receivers
+// of webhooks bring: the proof of the member in each vote counts, and the secret of the
+// endpoint decides nothing. Package presence knows what a proof says.
 package presenceproof
 
 import (

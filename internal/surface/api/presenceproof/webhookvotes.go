@@ -1,6 +1,3 @@
-// Package presenceproof takes votes that receivers of webhooks bring. What counts is the
-// proof of the member in each, and never who brings it: neither the secret of an endpoint
-// nor a token decides anything.
 package presenceproof
 
 import (

@@ -1,4 +1,3 @@
-// Package things is the InstallService: what was installed into agents, and how it is.
 package things
 
 import (

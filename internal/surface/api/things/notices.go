@@ -1,5 +1,3 @@
-// Package things is the NotifyService: the targets of notifications, what arrived there,
-// and who is who in chats.
 package things
 
 import (

@@ -1,5 +1,3 @@
-// Package things is the VaultService: it turns messages into what the vault is asked,
-// which asks policy of each secret itself.
 package things
 
 import (

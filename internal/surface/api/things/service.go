@@ -1,5 +1,7 @@
-// Package things shows the gateway's own keys, and replaces them for the gateway's
-// host.
+// Package things has the services about what a gateway has: upstream servers (McpService),
+// skills (SkillService), secrets (VaultService), notification targets (NotifyService), what
+// was installed into agents (InstallService) and the gateway's own keys (KeyService). It turns
+// messages into calls of the packages that keep these, and asks policy where they do not.
 package things
 
 import (

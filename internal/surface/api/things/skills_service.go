@@ -1,5 +1,3 @@
-// Package things is the SkillService: it turns messages into what the registry of skills
-// is asked.
 package things
 
 import (

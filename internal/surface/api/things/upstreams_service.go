@@ -1,5 +1,3 @@
-// Package things is the McpService: it turns messages into what the manager of
-// upstream MCP servers is asked.
 package things
 
 import (

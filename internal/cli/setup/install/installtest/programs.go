@@ -1,6 +1,6 @@
-// Package installingtest has programs that stand in for agents and for palyra-hook in
+// Package installtest has programs that stand in for agents and for palyra-hook in
 // tests, and behave.
-package installingtest
+package installtest
 
 import (
 	"bufio"

@@ -1,6 +1,6 @@
-// Package notifytest is a desktop for tests: a server of
+// Package desktoptest is a desktop for tests: a server of
 // org.freedesktop.Notifications that behaves as its specification says.
-package notifytest
+package desktoptest
 
 import (
 	"fmt"

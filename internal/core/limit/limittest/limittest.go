@@ -1,6 +1,6 @@
-// Package quotatest has a store of sums in memory, and the conformance suite of
+// Package limittest has a store of sums in memory, and the conformance suite of
 // stores.
-package quotatest
+package limittest
 
 import (
 	"cmp"
