@@ -110,10 +110,15 @@ func (t *tape) addLocked(en *entry) {
 	en.take(t.texts)
 	t.items = append(t.items, en)
 	t.resizeLocked(en.weight())
+	t.fitLocked()
+	t.wakeLocked()
+}
+
+// fitLocked drops the oldest entries until the rest fits into the tape's memory.
+func (t *tape) fitLocked() {
 	for len(t.items) > 0 && t.size > t.bytes {
 		t.dropLocked()
 	}
-	t.wakeLocked()
 }
 
 // take fills in the texts that an entry names, as far as they are there.
@@ -319,13 +324,35 @@ func (t *tape) result(ctx context.Context, proposal string, r *tool.Report) {
 	defer t.cache.trim()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c := t.mapper.calls[proposal]; (c == nil || !c.ended) && len(r.Result) > 0 {
+	switch c := t.mapper.calls[proposal]; {
+	case len(r.Result) == 0:
+	case c != nil && c.ended:
+		t.completeLocked(proposal, r.Result)
+	default:
 		t.results[proposal] = r.Result
 	}
 	// An error leaves the events to the watchers, who look for themselves.
 	_ = t.pullLocked(ctx)
 	delete(t.results, proposal)
 	t.wakeLocked()
+}
+
+// completeLocked fills in the result of a call whose end is on the tape without it: a watcher read the
+// journal between the write of the event and this notice of it. Entries are shared with watchers and do
+// not change, so a copy replaces the entry.
+func (t *tape) completeLocked(proposal string, result json.RawMessage) {
+	for i, en := range slices.Backward(t.items) {
+		if en.ProposalID != proposal || en.Result == nil || en.resultBlob == "" {
+			continue
+		}
+		whole, report := *en, *en.Result
+		report.Result = result
+		whole.Result, whole.resultBlob = &report, ""
+		t.items[i] = &whole
+		t.resizeLocked(whole.weight() - en.weight())
+		t.fitLocked()
+		return
+	}
 }
 
 // view is what a watcher sees of a tape.

@@ -486,11 +486,23 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 }
 
 // TestFreshTextsAreNotRead: what a run wrote a moment ago is on its tape as it is, though
-// the journal names blobs of it.
+// the journal names blobs of it, also where a watcher looks at the journal before the run is notified of
+// the end of its call.
 func TestFreshTextsAreNotRead(t *testing.T) {
 	t.Parallel()
+	for _, early := range []bool{false, true} {
+		testFreshTexts(t, early)
+	}
+}
+
+func testFreshTexts(t *testing.T, early bool) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(modelCall("a", "echo", `{"text":"one"}`)), says("done"))
+		if early {
+			w.pipeline.ended = func(id string) {
+				must.Get(w.LastSequence(t.Context(), run.Record{ID: id, State: run.Running}))(t)
+			}
+		}
 		task := strings.Repeat("a long task ", 10_000)
 		r, _ := w.start(run.Start{Message: task})
 		w.finish(r.ID)

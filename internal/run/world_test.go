@@ -102,6 +102,8 @@ type pipeline struct {
 	store     *runtest.Memory
 	approvals *approvals
 	tools     map[string]work
+	// ended, when set, gets the run of a call whose end is written and not observed yet.
+	ended func(run string)
 
 	mu        sync.Mutex
 	made      map[string]int // by run
@@ -176,6 +178,9 @@ func (p *pipeline) Call(ctx context.Context, s toolcall.Submission, observe func
 	w.draft(event.Attested, payload)
 	if err := w.flush(); err != nil {
 		return toolcall.Outcome{Decision: d}, err
+	}
+	if p.ended != nil {
+		p.ended(s.Run)
 	}
 	out := toolcall.Outcome{Decision: d, Report: report, Attestation: toolcall.Attestation{Envelope: attest.Envelope{ID: payload.AttestationID}}}
 	observe(toolcall.Event{Result: &out.Report})
