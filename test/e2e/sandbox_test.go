@@ -293,6 +293,56 @@ func TestWorktreeAsWorkspace(t *testing.T) {
 	}
 }
 
+// TestWorktreesInWorkspace: git of a call works in a linked worktree that was made outside below the
+// workspace, and git outside in one that a call made; people approve the paths that are written. The
+// control is a call from a directory in which git needs no path of the machine, which is not told it.
+func TestWorktreesInWorkspace(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	git := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", g.Workspace, "-c", "user.name=t", "-c", "user.email=t@example.org"}, args...)...)
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	git("init", "-q")
+	git("commit", "-q", "--allow-empty", "-m", "the first commit")
+	g.policy("10.cedar", waived)
+	g.Start()
+	c := g.local()
+	root := must.Get(filepath.EvalSymlinks(g.Workspace))(t)
+	if out := c.run("call", "process.run", `argv=["ls","-d","`+root+`"]`).Out; strings.Contains(out, `"exit_code": 0`) {
+		t.Errorf("the control: the workspace is at its path of the machine: %s", out)
+	}
+	git("worktree", "add", "-q", ".claude/worktrees/out")
+	if out := c.ok("call", "process.run", `argv=["git","log"]`, "cwd=.claude/worktrees/out"); !strings.Contains(out, "the first commit") {
+		t.Errorf("git log in a worktree from outside: %s", out)
+	}
+	add := `argv=["git","worktree","add",".claude/worktrees/in"]`
+	shown := c.ok("call", "process.run", add, "dry_run:=true")
+	for _, want := range []string{"gitdir: ../../../.git/worktrees/in", root + "/.claude/worktrees/in/.git"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("a dry run does not show %q: %s", want, shown)
+		}
+	}
+	adding := c.begin("call", "process.run", add)
+	c.allow(adding.asked()).Want(t, 0)
+	adding.wait().Want(t, 0)
+	if got := git("-C", ".claude/worktrees/in", "log", "--format=%s"); got != "the first commit\n" {
+		t.Errorf("git log outside: %s", got)
+	}
+	if list := git("worktree", "list", "--porcelain"); !strings.Contains(list, "worktree "+root+"/.claude/worktrees/in\n") || strings.Contains(list, "prunable") {
+		t.Errorf("git worktree list outside: %s", list)
+	}
+	if out := c.ok("call", "process.run", `argv=["git","status"]`, "cwd=.claude/worktrees/in"); !strings.Contains(out, "On branch in") {
+		t.Errorf("git status in a worktree from inside: %s", out)
+	}
+}
+
 // TestOpenNetwork: where the operator lets programs have the network of the machine, the start warns,
 // the status says so, and a call that no policy permits names the permit that it takes. The controls
 // are a gateway that does not, and a policy that permits it.

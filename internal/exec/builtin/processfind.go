@@ -45,8 +45,8 @@ const renamed = runtime.GOOS == "linux"
 // find resolves a program of the workspace, and sees whether one that was named by an absolute
 // path is one. Two of them stand for another program, by whose rules they are judged: a link to a
 // program outside, and a script whose interpreter has the name that the workspace has on this
-// machine, as those of Python's virtual environments. No file has that name in the sandbox, so that
-// the interpreter starts with the script, as execve(2) has it.
+// machine, as those of Python's virtual environments. Most sandboxes have no file of that name
+// (sandbox.Spec.HostPath), so that the interpreter starts with the script, as execve(2) has it.
 func (t process) find(c *command, root *workspace.Root) error {
 	for range mostInterpreters + 1 {
 		if err := t.locate(c, root); err != nil {

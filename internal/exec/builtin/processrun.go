@@ -17,6 +17,7 @@ import (
 	"palyra/internal/exec/program/committing"
 	"palyra/internal/exec/program/injecting"
 	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/workspace"
 )
 
 func (t process) run(ctx context.Context, c tool.Call, cmd command) tool.Report {
@@ -82,7 +83,7 @@ func (t process) runWith(ctx context.Context, c tool.Call, cmd command, given in
 func (t process) spec(cmd command, c tool.Call) sandbox.Spec {
 	return sandbox.Spec{
 		Argv: cmd.in.Argv, Executable: c.Plan.Binding.Executable,
-		WorkspaceRoot: cmd.root, WorkspaceName: cmd.name, Workspace: cmd.mode, Protected: cmd.protected, Operands: c.Plan.Binding.Operands,
+		WorkspaceRoot: cmd.root, WorkspaceName: cmd.name, Workspace: cmd.mode, HostPath: workspace.HasWorktrees(cmd.root, cmd.cwd), Protected: cmd.protected, Operands: c.Plan.Binding.Operands,
 		Toolchains: slices.Concat(cmd.toolchains, cmd.repository.shown(c)), Author: t.policy.Author(), Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: t.policy.Egress, Network: t.granted(cmd),
 		Required: t.requiredFor(cmd), Owner: c.Proposal.Caller.Principal.String(), Output: c.Output,
 	}

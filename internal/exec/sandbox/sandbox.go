@@ -106,6 +106,8 @@ type Spec struct {
 	// WorkspaceName is the declared name.
 	WorkspaceName string
 	Workspace     WorkspaceMode
+	// HostPath has bubblewrap link WorkspaceRoot to the workspace: git of a linked worktree looks there.
+	HostPath bool
 	// Protected are further patterns of protected paths (overlay.Config).
 	Protected []string
 	// Operands are workspace files whose hashed bytes the program gets to see

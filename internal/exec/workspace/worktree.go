@@ -57,6 +57,25 @@ func (s *Set) Repository(root string) (dir, workspace, rel string) {
 	return dir, workspace, rel
 }
 
+// HasWorktrees reports whether git, started in a directory below root, works in a linked worktree or in a
+// repository that has some. The files of both name paths on this machine.
+func HasWorktrees(root, cwd string) bool {
+	for dir := filepath.Join(root, cwd); ; dir = filepath.Dir(dir) {
+		dotGit := filepath.Join(dir, ".git")
+		info, err := os.Lstat(dotGit)
+		switch {
+		case err == nil && info.Mode().IsRegular():
+			named, is := strings.CutPrefix(oneLine(dotGit), "gitdir: ")
+			return is && filepath.Base(filepath.Dir(named)) == "worktrees"
+		case err == nil:
+			info, err = os.Lstat(filepath.Join(dotGit, "worktrees"))
+			return err == nil && info.IsDir()
+		case dir == root || len(dir) < len(root):
+			return false
+		}
+	}
+}
+
 // projectOf returns the directory of the repository that a worktree's file .git names, and that
 // names this file in turn; "" for none.
 func projectOf(dotGit string) string {

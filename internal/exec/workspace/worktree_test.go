@@ -52,3 +52,29 @@ func TestWorktree(t *testing.T) {
 		}
 	}
 }
+
+// TestHasWorktrees: git that is started in a worktree, or in a repository that has some, reads paths of
+// this machine. The controls are repositories without worktrees, and what git does not follow.
+func TestHasWorktrees(t *testing.T) {
+	t.Parallel()
+	root := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
+	for _, dir := range []string{"has/.git/worktrees/w", "has/sub/deep", "plain/.git", "has/nested/.git", "none"} {
+		must.Do(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	write(t, filepath.Join(root, "linked/.git"), "gitdir: "+root+"/has/.git/worktrees/w\n")
+	write(t, filepath.Join(root, "relative/.git"), "gitdir: ../has/.git/worktrees/w\n")
+	write(t, filepath.Join(root, "submodule/.git"), "gitdir: ../.git/modules/lib\n")
+	write(t, filepath.Join(root, "has/nonsense/.git"), "worktrees/w\n")
+	write(t, filepath.Join(root, "file/.git/worktrees"), "")
+	for cwd, want := range map[string]bool{
+		"has": true, "has/sub/deep": true, "linked": true, "relative": true,
+		"": false, ".": false, "plain": false, "has/nested": false, "none": false, "submodule": false, "has/nonsense": false, "file": false,
+	} {
+		if got := HasWorktrees(root, cwd); got != want {
+			t.Errorf("%q: %v", cwd, got)
+		}
+	}
+	if !HasWorktrees(filepath.Join(root, "has"), "") || HasWorktrees(filepath.Join(root, "has/sub"), "deep") {
+		t.Error("a repository above the workspace counts, or the one at its root does not")
+	}
+}

@@ -19,7 +19,9 @@ type layout struct {
 	// shown are pairs of where bubblewrap finds a directory of a toolchain and its
 	// path, which inside is the same as outside.
 	shown []place
-	tmp   int64
+	// hostPath is a path that leads to the workspace, too; "" for none.
+	hostPath string
+	tmp      int64
 	// files are those of /etc.
 	files []dataFile
 	// filter is the descriptor of the outer system call filter, 0 for none.
@@ -77,6 +79,9 @@ func (r *root) arguments(l layout) []string {
 	)
 	for _, p := range slices.Concat(l.caches, l.shown) {
 		a = append(a, "--dir", p.target)
+	}
+	if l.hostPath != "" {
+		a = append(a, "--symlink", sandbox.WorkspaceMount, l.hostPath)
 	}
 	a = append(a, "--remount-ro", "/")
 	for _, p := range l.shown {

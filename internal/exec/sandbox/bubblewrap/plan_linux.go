@@ -30,7 +30,7 @@ func (r *Runner) plan(s sandbox.Spec, workspace *jail.Directory, guard *jail.Gua
 	if err != nil {
 		return nil, errors.Join(err, workspace.Close())
 	}
-	plan.Workspace = workspace
+	plan.Workspace, plan.Spec.Inner.Dir = workspace, sandbox.WorkspaceMount
 	d := &draft{runner: r, spec: s, plan: plan, stage: r.machine.NewStage(plan), guard: guard}
 	if err := d.build(); err != nil {
 		d.stage.Abandon()
@@ -45,7 +45,7 @@ func (d *draft) build() error {
 		readOnly: d.mode() == sandbox.ReadOnly, tmp: d.spec.Limits.Tmp,
 		hostNetwork: d.spec.Egress != egress.Strict, without: d.runner.machine.Without,
 	}
-	for _, part := range []func() error{d.network, d.data, d.author, d.caches, d.toolchains, d.workspace} {
+	for _, part := range []func() error{d.network, d.data, d.author, d.caches, d.toolchains, d.hostPath, d.workspace} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -154,6 +154,15 @@ func (d *draft) toolchains() error {
 	return nil
 }
 
+// hostPath links the path of the workspace on the machine to where it is mounted, if the call asks for
+// it. Where the sandbox has something of its own, there is no link.
+func (d *draft) hostPath() error {
+	if root := d.spec.WorkspaceRoot; d.spec.HostPath && linkable(root, d.layout) {
+		d.layout.hostPath = root
+	}
+	return nil
+}
+
 // workspace decides what the first process is. It is bubblewrap when bubblewrap
 // can bind a directory that is there already: the workspace as it is, or a mount
 // that a daemon which is root has made. It is palyra-init's outer stage, which
@@ -189,7 +198,7 @@ func (d *draft) staged() {
 func (d *draft) inner() {
 	m := d.runner.machine
 	i := &d.plan.Spec.Inner
-	i.Dir, i.Masks = sandbox.WorkspaceMount, jail.Masks()
+	i.Masks = jail.Masks()
 	i.KeepDescriptors = m.Without(jail.LayerDescriptors)
 	i.DropCapabilities, i.NoNewPrivs = !m.Without(jail.LayerCaps), true
 	if abi := m.Landlock(); abi > 0 && !m.Without(jail.LayerLandlock) {

@@ -57,7 +57,7 @@ func key(s sandbox.Spec, root inside.Identity) string {
 		hosts = s.Network.Lines()
 	}
 	return fmt.Sprintf("%#v", []any{
-		s.Owner, s.WorkspaceRoot, root, s.WorkspaceName, s.Workspace, s.Protected, s.Egress, s.Caches, s.Toolchains, s.Author,
+		s.Owner, s.WorkspaceRoot, root, s.WorkspaceName, s.Workspace, s.Protected, s.Egress, s.Caches, s.Toolchains, s.Author, s.HostPath,
 		l.CPU, l.Memory, l.Processes, l.Tmp, l.Disk, l.Files, s.Network != nil, hosts,
 	})
 }

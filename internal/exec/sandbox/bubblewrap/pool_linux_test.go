@@ -139,6 +139,7 @@ func TestKeyNamesWhatASandboxIsBuiltOf(t *testing.T) {
 		"WorkspaceRoot": func(s *sandbox.Spec) { s.WorkspaceRoot = "/other" },
 		"WorkspaceName": func(s *sandbox.Spec) { s.WorkspaceName = "other" },
 		"Workspace":     func(s *sandbox.Spec) { s.Workspace = sandbox.CopyOnWrite },
+		"HostPath":      func(s *sandbox.Spec) { s.HostPath = true },
 		"Protected":     func(s *sandbox.Spec) { s.Protected = []string{"other"} },
 		"Caches":        func(s *sandbox.Spec) { s.Caches = []sandbox.Cache{{Name: "go"}} },
 		"Toolchains":    func(s *sandbox.Spec) { s.Toolchains = []sandbox.Toolchain{{Name: "go"}} },

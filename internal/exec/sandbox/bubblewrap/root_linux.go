@@ -46,12 +46,30 @@ func (r *root) entries(l layout) []string {
 			list = append(list, dir[1:])
 		}
 	}
-	for _, p := range slices.Concat(l.caches, l.shown) {
+	for _, p := range append(slices.Concat(l.caches, l.shown), place{target: l.hostPath}) {
+		if p.target == "" {
+			continue
+		}
 		top, _, _ := strings.Cut(strings.TrimPrefix(p.target, "/"), "/")
 		list = append(list, top)
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+// linkable reports whether a link of that name can be made in the root, and that nothing is made through
+// it afterwards: it is no part of what the root has, and holds nothing of it.
+func linkable(name string, l layout) bool {
+	taken := append(jail.SystemDirs(), "/usr", "/etc", "/proc", "/dev", "/sys", "/var/tmp", sandbox.Home, sandbox.WorkspaceMount, sandbox.CacheMount)
+	for _, p := range l.shown {
+		taken = append(taken, p.target)
+	}
+	for _, other := range append(taken, "/tmp", "/var", "/run") {
+		if strings.HasPrefix(other+"/", name+"/") {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(taken, func(other string) bool { return strings.HasPrefix(name, other+"/") })
 }
 
 // rules are Landlock's: the second wall, inside the mounts.

@@ -20,6 +20,7 @@ import (
 	"palyra/internal/exec/sandbox/author"
 	"palyra/internal/exec/sandbox/places"
 	"palyra/internal/exec/sandbox/toolchain"
+	"palyra/internal/exec/workspace"
 )
 
 // Exit codes that are not the program's own.
@@ -157,6 +158,7 @@ func (o options) parse(argv []string) (execution, error) {
 		if run.spec.WorkspaceRoot, err = existingDir(o.workspace); err != nil {
 			return run, err
 		}
+		run.spec.HostPath = workspace.HasWorktrees(run.spec.WorkspaceRoot, "")
 	}
 	tools := o.tools(run.spec.WorkspaceRoot)
 	run.spec.Toolchains, run.spec.Author = toolchain.Find(tools).Toolchains, author.Of(tools.Home)

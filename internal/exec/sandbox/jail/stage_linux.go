@@ -27,7 +27,8 @@ type Stage struct {
 	mounts  []*os.File
 }
 
-// NewStage returns a Stage that mounts nothing yet. p must have its workspace.
+// NewStage returns a Stage that mounts nothing yet. p must have its workspace, and in Spec.Inner.Dir the
+// path at which the program finds it.
 func (m *Machine) NewStage(p *Plan) *Stage {
 	return &Stage{machine: m, plan: p, outer: inside.Outer{Parent: os.Getpid()}}
 }
@@ -76,7 +77,7 @@ func (s *Stage) newLayer(spec sandbox.Spec, dir string) (err error) {
 		return reason.Errorf(reason.SandboxUnavailable, "there is no directory for what a program writes to its copy of the workspace")
 	}
 	c := overlay.Config{
-		Root: spec.WorkspaceRoot, Name: spec.WorkspaceName, Dir: dir, UID: -1, GID: -1,
+		Root: spec.WorkspaceRoot, Name: spec.WorkspaceName, Mount: s.plan.Spec.Inner.Dir, Dir: dir, UID: -1, GID: -1,
 		Protected: spec.Protected, SearchPath: append(sandbox.SearchPath(), filepath.SplitList(os.Getenv("PATH"))...),
 		MaxFiles: spec.Limits.Files, MaxBytes: spec.Limits.Disk,
 	}

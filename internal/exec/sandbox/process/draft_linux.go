@@ -94,6 +94,8 @@ func (d *draft) hostNetwork() bool {
 // namespaced gives the sandbox namespaces of its own, in which the helper
 // mounts the workspace and empty file systems.
 func (d *draft) namespaced() error {
+	d.dir, d.home, d.tmp = inside.Mountpoint, inside.TmpHome, inside.Tmp
+	d.plan.Spec.Inner.Dir = d.dir
 	stage := d.runner.machine.NewStage(d.plan)
 	if err := d.mount(stage); err != nil {
 		stage.Abandon()
@@ -135,7 +137,6 @@ func (d *draft) namespaced() error {
 	}
 	stage.Begin(inside.StageGround, flags, powers...)
 	d.plan.Spec.Ground = ground
-	d.dir, d.home, d.tmp = inside.Mountpoint, inside.TmpHome, inside.Tmp
 	return nil
 }
 
@@ -180,7 +181,7 @@ func (d *draft) alone() error {
 	p := d.plan
 	p.Argv = []string{"palyra-init", inside.StageInner}
 	p.Spec.Inner.Parent, p.Spec.Inner.Workspace = os.Getpid(), p.Workspace.Identity
-	d.dir = d.spec.WorkspaceRoot
+	d.dir, p.Spec.Inner.Dir = d.spec.WorkspaceRoot, d.spec.WorkspaceRoot
 	for _, c := range d.spec.Caches {
 		if d.runner.machine.Root() {
 			c.Dir = ""
@@ -201,7 +202,6 @@ func (d *draft) alone() error {
 func (d *draft) inner() {
 	m := d.runner.machine
 	i := &d.plan.Spec.Inner
-	i.Dir = d.dir
 	if d.plan.Staged {
 		i.Masks = jail.Masks()
 	}

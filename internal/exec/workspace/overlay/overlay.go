@@ -21,6 +21,8 @@ type Config struct {
 	Root string
 	// Name is its declared name.
 	Name string
+	// Mount is the absolute path at which the program sees the workspace; "" is Root.
+	Mount string
 	// Dir is a directory of the daemon's, mode 0700, on any file system that
 	// an overlay can write to. The layer makes a directory of its own there.
 	Dir string

@@ -150,6 +150,13 @@ func (w *walker) entry(ctx context.Context, p dirPair, name string) error {
 	if err != nil {
 		return failure("looking at", c.Path, err)
 	}
+	if ported, err := w.portGitLink(p, name, st); err != nil {
+		return failure("porting", c.Path, err)
+	} else if ported {
+		if st, err = statAt(p.upper, name); err != nil {
+			return failure("looking at", c.Path, err)
+		}
+	}
 	white, err := w.upper(ctx, p, name, st, &c.Is)
 	if err != nil {
 		return failure("reading", c.Path, err)
