@@ -17,23 +17,23 @@ type PastCall struct {
 	record.Story
 	ProposalID string
 	Tool       string
-	Caller     CallOf
+	Caller     Parties
 	// Live is true while the call goes on, Running while its tool runs. WaitsFor is
 	// the approval that people are asked for, "" when they are not.
 	Live, Running bool
 	WaitsFor      string
 }
 
-// CallOf says whose a call is.
-type CallOf struct{ Principal, OnBehalfOf string }
+// Parties says whose a call is.
+type Parties struct{ Principal, OnBehalfOf string }
 
 // Is reports whether a call is a principal's, or was made on its behalf.
-func (o CallOf) Is(p access.Principal) bool {
+func (o Parties) Is(p access.Principal) bool {
 	return p.String() == o.Principal || p.String() == o.OnBehalfOf
 }
 
-// CallFilter selects calls. What is empty selects all.
-type CallFilter struct {
+// Filter selects calls. What is empty selects all.
+type Filter struct {
 	// Of and Principal select by whose the calls are, as for sessions. Run selects
 	// those of one run, Open those that go on.
 	Of, Principal access.Principal
@@ -46,12 +46,12 @@ type CallFilter struct {
 const defaultCalls = 50
 
 // wants reports whether the filter selects a call by whose it is.
-func (f *CallFilter) wants(of CallOf) bool {
+func (f *Filter) wants(of Parties) bool {
 	return (f.Of.IsZero() || of.Is(f.Of)) && (f.Principal.IsZero() || of.Is(f.Principal))
 }
 
 // PastCalls returns a page of calls, newest first, and the token of the next one.
-func (p *Pipeline) PastCalls(ctx context.Context, f CallFilter) (list []PastCall, next string, err error) {
+func (p *Pipeline) PastCalls(ctx context.Context, f Filter) (list []PastCall, next string, err error) {
 	f.PageSize = cmp.Or(f.PageSize, defaultCalls)
 	ids := p.liveIDs(f)
 	if !f.Open {
@@ -75,7 +75,7 @@ func (p *Pipeline) PastCalls(ctx context.Context, f CallFilter) (list []PastCall
 }
 
 // liveIDs are the calls that go on.
-func (p *Pipeline) liveIDs(f CallFilter) []string {
+func (p *Pipeline) liveIDs(f Filter) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var ids []string
@@ -108,11 +108,11 @@ func (p *Pipeline) PastCall(ctx context.Context, id string) (PastCall, error) {
 	}
 	switch {
 	case past.Proposed != nil:
-		past.Tool, past.Caller = past.Proposed.Tool, CallOf{past.Proposed.Principal, past.Proposed.OnBehalfOf}
+		past.Tool, past.Caller = past.Proposed.Tool, Parties{past.Proposed.Principal, past.Proposed.OnBehalfOf}
 	case past.Refused != nil:
-		past.Tool, past.Caller = past.Refused.Tool, CallOf{Principal: past.Refused.Principal}
+		past.Tool, past.Caller = past.Refused.Tool, Parties{Principal: past.Refused.Principal}
 	case past.Sighted != nil:
-		past.Tool, past.Caller = past.Sighted.Tool, CallOf{past.Sighted.Principal, past.Sighted.OnBehalfOf}
+		past.Tool, past.Caller = past.Sighted.Tool, Parties{past.Sighted.Principal, past.Sighted.OnBehalfOf}
 	case live == nil:
 		return past, NoCall(id)
 	}
@@ -198,8 +198,8 @@ func (p *Pipeline) liveCall(id string) *call {
 }
 
 // of says whose the call is.
-func (c *call) of() CallOf {
-	return CallOf{c.sub.Caller.Principal.String(), c.sub.Caller.OnBehalfOf.String()}
+func (c *call) of() Parties {
+	return Parties{c.sub.Caller.Principal.String(), c.sub.Caller.OnBehalfOf.String()}
 }
 
 // noteAsk remembers which approval the call waits for, for those who ask.

@@ -94,7 +94,7 @@ type Ledger interface {
 	Sessions(ctx context.Context, f session.Filter) ([]session.Past, string, error)
 	// Calls returns a page of the ids of calls, newest first, and the token of the
 	// next page. It goes by whose they are and by their run.
-	Calls(ctx context.Context, f CallFilter) (ids []string, next string, err error)
+	Calls(ctx context.Context, f Filter) (ids []string, next string, err error)
 	// RunCalls counts the calls that a run of the gateway made.
 	RunCalls(ctx context.Context, p access.Principal, run string) (int, error)
 	// EndSession stores the end of a session together with an event.

@@ -225,7 +225,7 @@ func (m *Memory) Sessions(_ context.Context, f session.Filter) (page []session.P
 }
 
 // Calls lists the ids of calls, newest first.
-func (m *Memory) Calls(_ context.Context, f call.CallFilter) (ids []string, next string, err error) {
+func (m *Memory) Calls(_ context.Context, f call.Filter) (ids []string, next string, err error) {
 	ofRun := map[string]bool{}
 	for _, e := range m.journal.All() {
 		ofRun[e.Subject] = ofRun[e.Subject] || e.Run == f.Run && e.Code == event.Proposed

@@ -258,19 +258,19 @@ func sessions(t *testing.T, calls call.Ledger) {
 // callPages pages through calls by whose they are.
 func callPages(t *testing.T, calls call.Ledger) {
 	for name, c := range map[string]struct {
-		filter     call.CallFilter
+		filter     call.Filter
 		want, next string
 	}{
-		"all":           {call.CallFilter{PageSize: 5}, "cba", ""},
-		"a page":        {call.CallFilter{PageSize: 2}, "cb", "b"},
-		"the next page": {call.CallFilter{PageSize: 2, PageToken: "b"}, "a", ""},
-		"of its user":   {call.CallFilter{PageSize: 5, Of: access.User("alice"), Principal: coder}, "cba", ""},
-		"of nobody":     {call.CallFilter{PageSize: 5, Of: access.User("bob")}, "", ""},
-		"of a run":      {call.CallFilter{PageSize: 2, Run: "run-1"}, "cb", "b"},
-		"the rest":      {call.CallFilter{PageSize: 2, Run: "run-1", PageToken: "b"}, "a", ""},
-		"of no run":     {call.CallFilter{PageSize: 2, Run: "run-2"}, "", ""},
+		"all":           {call.Filter{PageSize: 5}, "cba", ""},
+		"a page":        {call.Filter{PageSize: 2}, "cb", "b"},
+		"the next page": {call.Filter{PageSize: 2, PageToken: "b"}, "a", ""},
+		"of its user":   {call.Filter{PageSize: 5, Of: access.User("alice"), Principal: coder}, "cba", ""},
+		"of nobody":     {call.Filter{PageSize: 5, Of: access.User("bob")}, "", ""},
+		"of a run":      {call.Filter{PageSize: 2, Run: "run-1"}, "cb", "b"},
+		"the rest":      {call.Filter{PageSize: 2, Run: "run-1", PageToken: "b"}, "a", ""},
+		"of no run":     {call.Filter{PageSize: 2, Run: "run-2"}, "", ""},
 		// No page of another's run says that there is more of it.
-		"of another's run": {call.CallFilter{PageSize: 1, Run: "run-1", Of: access.User("bob")}, "", ""},
+		"of another's run": {call.Filter{PageSize: 1, Run: "run-1", Of: access.User("bob")}, "", ""},
 	} {
 		ids, next, err := calls.Calls(t.Context(), c.filter)
 		if got := strings.Join(ids, ""); got != c.want || next != c.next || err != nil {

@@ -193,7 +193,7 @@ func (a *approvalCommands) decideSeen(ctx context.Context, g *client.Gateway, id
 		}
 	}
 	if !given {
-		v, err = ask.AskVote(ctx, a.App, shown)
+		v, err = ask.ReadVote(ctx, a.App, shown)
 		return v, shown.GetCallDigest(), err
 	}
 	if err := a.sayCovers(v, shown); err != nil {

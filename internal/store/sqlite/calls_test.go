@@ -70,7 +70,7 @@ func TestCallPagesUseIndexes(t *testing.T) {
 			return strings.Contains(step, "TEMP B-TREE") || strings.HasPrefix(step, "SCAN") && step != "SCAN session_calls USING COVERING INDEX session_calls_newest" && step != "SCAN r"
 		})
 	}
-	for _, f := range []call.CallFilter{
+	for _, f := range []call.Filter{
 		{}, {PageToken: "p"}, {Of: access.User("alice")}, {Of: coder}, {Principal: coder}, {Principal: access.User("alice")},
 		{Of: access.User("alice"), Principal: coder}, {Of: access.User("alice"), Principal: access.User("bob")}, {Of: coder, PageToken: "p"},
 		{Of: access.User("alice"), Principal: coder, PageToken: "p"},
@@ -99,7 +99,7 @@ func TestMigrationFillsCalls(t *testing.T) {
 		return errors.Join(errs...)
 	}))
 	calls := sqlite.NewCalls(sqlitetest.OpenAt(t, path, sqlite.Options{}))
-	for want, f := range map[string]call.CallFilter{
+	for want, f := range map[string]call.Filter{
 		"[c b a]": {}, "[b a]": {Of: access.User("alice"), Principal: coder}, "[]": {Of: access.User("bob")},
 	} {
 		f.PageSize = 5

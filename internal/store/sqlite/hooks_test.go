@@ -98,7 +98,7 @@ func RunsPlan(db *DB, f run.Filter) ([]string, error) {
 }
 
 // CallsPlan returns the steps by which SQLite finds a page of calls.
-func CallsPlan(db *DB, f call.CallFilter) ([]string, error) {
+func CallsPlan(db *DB, f call.Filter) ([]string, error) {
 	query, args := callsQuery(f)
 	return db.plan(query, args)
 }

@@ -135,7 +135,7 @@ func (s *Calls) RunCalls(ctx context.Context, p access.Principal, run string) (c
 }
 
 // Calls returns one page of the ids of calls, newest first, by whose they are.
-func (s *Calls) Calls(ctx context.Context, f call.CallFilter) (ids []string, next string, err error) {
+func (s *Calls) Calls(ctx context.Context, f call.Filter) (ids []string, next string, err error) {
 	query, args := callsQuery(f)
 	err = s.db.Read(ctx, func(c *Conn) error {
 		return c.Query(query, func(r *Row) error {
@@ -152,7 +152,7 @@ func (s *Calls) Calls(ctx context.Context, f call.CallFilter) (ids []string, nex
 
 // callsQuery asks for one call more than a page has. Each combination is read from
 // the end of an index, and none sorts.
-func callsQuery(f call.CallFilter) (query string, args []any) {
+func callsQuery(f call.Filter) (query string, args []any) {
 	where := whereClause{order: "proposal_id"}
 	whereRunsOf(&where, f.Principal)
 	whereRunsOf(&where, f.Of)

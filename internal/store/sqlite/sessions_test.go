@@ -108,7 +108,7 @@ func TestRecentCallsAreSettled(t *testing.T) {
 func assertCallsFound(t *testing.T, calls *sqlite.Calls, n int) {
 	t.Helper()
 	alice := access.User("alice")
-	for name, f := range map[string]call.CallFilter{
+	for name, f := range map[string]call.Filter{
 		"all": {}, "of the agent": {Principal: coder}, "of the user": {Of: alice}, "of both": {Of: alice, Principal: coder},
 	} {
 		f.PageSize = 7
@@ -120,7 +120,7 @@ func assertCallsFound(t *testing.T, calls *sqlite.Calls, n int) {
 			f.PageToken = next
 		}
 	}
-	if ids, _, err := calls.Calls(t.Context(), call.CallFilter{PageSize: 5, Principal: access.Agent("other")}); err != nil || len(ids) > 0 {
+	if ids, _, err := calls.Calls(t.Context(), call.Filter{PageSize: 5, Principal: access.Agent("other")}); err != nil || len(ids) > 0 {
 		t.Errorf("of another: %v, %v", ids, err)
 	}
 	page, _, err := calls.Sessions(t.Context(), session.Filter{})

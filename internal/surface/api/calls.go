@@ -23,7 +23,7 @@ func (g *gateway) ListCalls(ctx context.Context, req *palyrav1.ListCallsRequest)
 	if err != nil {
 		return nil, err
 	}
-	filter := call.CallFilter{
+	filter := call.Filter{
 		Principal: principal, Run: req.GetRun(), Open: req.GetOpen(), PageSize: int(req.GetPageSize()), PageToken: req.GetPageToken(),
 	}
 	if caller := callerOf(ctx); !may(g.engine, caller, access.PermJournalRead) {

@@ -61,7 +61,7 @@ const mostLookedAt = 200
 // reportedBefore is about a call that is not remembered: the gateway was started anew
 // since, or nobody asked.
 func (s *Service) reportedBefore(ctx context.Context, a *Agent, sub call.Submission, said statement) {
-	past, _, err := s.Past.PastCalls(ctx, call.CallFilter{Principal: sub.Caller.Principal, PageSize: mostLookedAt})
+	past, _, err := s.Past.PastCalls(ctx, call.Filter{Principal: sub.Caller.Principal, PageSize: mostLookedAt})
 	if err != nil {
 		s.Log.ErrorContext(ctx, "the calls of before cannot be read", slog.String("error", err.Error()))
 	}

@@ -29,7 +29,7 @@ type Calls interface {
 // Past knows the calls of before, and writes down what agents say that they ran
 // (call.Pipeline).
 type Past interface {
-	PastCalls(ctx context.Context, f call.CallFilter) ([]call.PastCall, string, error)
+	PastCalls(ctx context.Context, f call.Filter) ([]call.PastCall, string, error)
 	Sight(ctx context.Context, s call.Sighting) (string, error)
 }
 

@@ -318,4 +318,4 @@ var revisions = []string{"2025-06-18", "2025-11-25", "2026-07-28"}
 
 var make1 = map[string]any{"argv": []string{"make"}}
 
-var toolcallFilter = call.CallFilter{PageSize: 100}
+var toolcallFilter = call.Filter{PageSize: 100}

@@ -107,7 +107,7 @@ func (q *Question) answer(ctx context.Context) {
 	a, v := q.a, q.about
 	for ctx.Err() == nil {
 		q.asking.Store(true)
-		vote, err := AskVote(ctx, a, v)
+		vote, err := ReadVote(ctx, a, v)
 		q.asking.Store(false)
 		switch {
 		case ctx.Err() != nil:

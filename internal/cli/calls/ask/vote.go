@@ -104,9 +104,9 @@ func (v Vote) Check() error {
 	return nil
 }
 
-// AskVote asks until the answer can be read. The call stands once more right
+// ReadVote asks until the answer can be read. The call stands once more right
 // above the answer, since what was shown before may have scrolled away.
-func AskVote(ctx context.Context, a *client.App, about *palyrav1.Approval) (Vote, error) {
+func ReadVote(ctx context.Context, a *client.App, about *palyrav1.Approval) (Vote, error) {
 	question := answers(about) + SummaryLines(about) + "answer> "
 	for {
 		line, err := a.Ask(ctx, question)
