@@ -359,6 +359,23 @@ var rules = []struct {
 		fine: []map[string]string{files("internal/run", "", MaxFiles), files("internal/run", "_test", MaxFiles+1)},
 	},
 	{
+		name:  "a small package has several importers",
+		check: CheckSmall,
+		broken: map[string]map[string]string{
+			"internal/core/text: has 1 lines and one importer": {
+				"internal/core/text/a.go": "package text", "internal/run/a.go": `package run; import _ "palyra/internal/core/text"`,
+			},
+			"remove the exception": {"internal/ops/socket/a.go": "package socket"},
+		},
+		fine: []map[string]string{
+			{"internal/core/text/a.go": "package text" + strings.Repeat("\n", 120), "internal/run/a.go": `package run; import _ "palyra/internal/core/text"`},
+			{
+				"internal/core/text/a.go": "package text", "internal/run/a.go": `package run; import _ "palyra/internal/core/text"`,
+				"internal/call/a.go": `package call; import _ "palyra/internal/core/text"`,
+			},
+		},
+	},
+	{
 		name:  "gateway builds and runs",
 		check: CheckWiring,
 		broken: map[string]map[string]string{

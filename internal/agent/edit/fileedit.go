@@ -73,7 +73,7 @@ func Read(path, root string) (*File, error) {
 // Within reports whether a clean path is a directory or below it.
 func Within(path, dir string) bool {
 	rest, err := filepath.Rel(dir, path)
-	return err == nil && rest != "../.." && !strings.HasPrefix(rest, "../.."+string(filepath.Separator))
+	return err == nil && rest != ".." && !strings.HasPrefix(rest, ".."+string(filepath.Separator))
 }
 
 // maxLinks bounds how many links lead to a file.

@@ -146,7 +146,7 @@ func folded(path string) []string {
 	for _, name := range strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '\\' }) {
 		switch name = workspace.Fold(name); name {
 		case "", ".":
-		case "../..":
+		case "..":
 			list = list[:max(len(list)-1, 0)]
 		default:
 			list = append(list, name)

@@ -281,7 +281,7 @@ func overlap(a, b string) bool {
 
 func inside(dir, base string) bool {
 	rel, err := filepath.Rel(base, dir)
-	return err == nil && rel != "../.." && !strings.HasPrefix(rel, "../.."+string(filepath.Separator))
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
 // resolved follows the symlinks of the longest part of path that exists.

@@ -144,7 +144,7 @@ func SecretKey(key string) bool { return secretKeyForm.MatchString(key) && !Dots
 
 // Dots reports whether a name is that of a directory in every directory, which no key
 // and no file is called.
-func Dots(name string) bool { return name == "." || name == "../.." }
+func Dots(name string) bool { return name == "." || name == ".." }
 
 // baseURL wants TLS wherever others could read along: a key on the way to any
 // other machine, and what the model reads on the way to a public one.

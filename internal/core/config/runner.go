@@ -207,7 +207,7 @@ func (k *checker) workspaceMode(each string, w Workspace) {
 		k.oneOf(each+".mode", w.Mode, ModeCopyOnWrite, ModeDirect)
 	}
 	for _, pattern := range w.Protected {
-		if _, err := path.Match(strings.ReplaceAll(pattern, "**", "*"), "x"); err != nil || pattern == "" || path.IsAbs(pattern) || slices.Contains(strings.Split(pattern, "/"), "../..") {
+		if _, err := path.Match(strings.ReplaceAll(pattern, "**", "*"), "x"); err != nil || pattern == "" || path.IsAbs(pattern) || slices.Contains(strings.Split(pattern, "/"), "..") {
 			k.find(each+".protected", "has "+quote(pattern), "use a pattern relative to the workspace, such as deploy/*.yaml or **/secrets.env")
 		}
 	}

@@ -118,7 +118,7 @@ func within(path, dir string) bool {
 		dir = real
 	}
 	rel, err := filepath.Rel(dir, path)
-	return err == nil && rel != "../.." && !strings.HasPrefix(rel, "../.."+string(filepath.Separator))
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
 func refused(path, what, remedy string) error {

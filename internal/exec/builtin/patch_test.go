@@ -179,7 +179,7 @@ func FuzzPatchStaysInside(f *testing.F) {
 		b := newBench(t, nil)
 		b.write("../canary", "canary")
 		b.write("f", "1\n2\n")
-		link(t, "../..", filepath.Join(b.dir, "l"))
+		link(t, "..", filepath.Join(b.dir, "l"))
 		p, err := b.propose(fsPatchName, object{"patch": strings.ToValidUTF8(patch, "")})
 		if err != nil {
 			return

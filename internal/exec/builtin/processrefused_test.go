@@ -17,7 +17,7 @@ import (
 func TestOrderOfErrors(t *testing.T) {
 	t.Parallel()
 	settings := func(c *Config) { c.Process.Enabled, c.Sandbox.Available = false, false }
-	in := object{"argv": []string{"bash", "-c", "id"}, "env": object{"LD_PRELOAD": "x"}, "cwd": "../../..", "hosts": []string{"example.org:443"}}
+	in := object{"argv": []string{"bash", "-c", "id"}, "env": object{"LD_PRELOAD": "x"}, "cwd": "../..", "hosts": []string{"example.org:443"}}
 	for _, step := range []struct {
 		want reason.Code
 		mend func()
@@ -67,7 +67,7 @@ func TestProcessRefuses(t *testing.T) {
 		{"missing", run("nothere"), reason.SpawnFailed},
 		{"missing in the workspace", run("./nothere"), reason.FileNotFound},
 		{"out of the workspace", run("../../bin/tool"), reason.WorkspaceScope},
-		{"cwd outside", object{"argv": []string{"git"}, "cwd": "../../.."}, reason.WorkspaceScope},
+		{"cwd outside", object{"argv": []string{"git"}, "cwd": "../.."}, reason.WorkspaceScope},
 		{"cwd by a link", object{"argv": []string{"git"}, "cwd": "etc"}, reason.WorkspaceScope},
 		{"cwd absolute", object{"argv": []string{"git"}, "cwd": "/etc"}, reason.WorkspaceScope},
 		{"cwd is a file", object{"argv": []string{"git"}, "cwd": "file"}, reason.InvalidInput},

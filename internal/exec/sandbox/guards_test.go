@@ -270,7 +270,7 @@ func TestOperands(t *testing.T) {
 			t.Errorf("%s: %v, notes %q, want %v and %d notes", c.name, got, named.Notes, c.want, c.notes)
 		}
 	}
-	for _, cwd := range []string{"../..", "/", "none", "a.py", "sub/../..", "a\x00"} {
+	for _, cwd := range []string{"..", "/", "none", "a.py", "sub/../..", "a\x00"} {
 		if _, err := Operands(root, cwd, []string{"true"}, "true"); err == nil {
 			t.Errorf("cwd %q is accepted", cwd)
 		}

@@ -76,7 +76,7 @@ func CheckInjected(s Spec) error {
 		switch {
 		case i.Env == "" && i.File == "":
 			return reason.Errorf(reason.InvalidInput, "a secret has neither a variable nor a file")
-		case i.File != "" && (i.File == "." || i.File == "../.." || strings.ContainsAny(i.File, "/\x00")):
+		case i.File != "" && (i.File == "." || i.File == ".." || strings.ContainsAny(i.File, "/\x00")):
 			return reason.Errorf(reason.InvalidInput, "%q is not the name of a file for a secret", shorten(i.File))
 		case i.File != "" && files[i.File]:
 			return reason.Errorf(reason.InvalidInput, "two secrets would be the file %s", i.File)

@@ -69,7 +69,7 @@ func inWorkspace(cwd, word string) []string {
 	if name := path.Join(cwd, word); filepath.IsLocal(name) && name != "." {
 		names = append(names, name)
 	}
-	if raw := strings.TrimPrefix(cwd+"/"+word, "./"); slices.Contains(strings.Split(word, "/"), "../..") {
+	if raw := strings.TrimPrefix(cwd+"/"+word, "./"); slices.Contains(strings.Split(word, "/"), "..") {
 		names = append(names, raw)
 	}
 	return names
@@ -85,7 +85,7 @@ func fromRoot(cwd, word string) (string, bool) {
 		switch element {
 		case "", ".":
 			continue
-		case "../..":
+		case "..":
 			at = at[:max(len(at)-1, 0)]
 			continue
 		}

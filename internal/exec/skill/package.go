@@ -194,7 +194,7 @@ func listed(data []byte) ([]*zip.File, error) {
 func checkEntry(f *zip.File) error {
 	name := f.Name
 	switch {
-	case strings.ContainsAny(name, "\\:\x00") || path.IsAbs(name) || path.Clean(name) != strings.TrimSuffix(name, "/") || strings.HasPrefix(path.Clean(name), "../.."):
+	case strings.ContainsAny(name, "\\:\x00") || path.IsAbs(name) || path.Clean(name) != strings.TrimSuffix(name, "/") || strings.HasPrefix(path.Clean(name), ".."):
 		return refused("the entry %q leads out of the package", name)
 	case strings.HasSuffix(name, "/") || f.Mode().IsDir():
 		return refused("the entry %q is a directory; a package has none", name)

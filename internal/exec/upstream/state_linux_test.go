@@ -146,7 +146,7 @@ func TestProgramsBelowTheWorkspace(t *testing.T) {
 	}{
 		"missing": {declared.Server{Command: []string{"/workspace/nothing"}, Workspace: "default"}, "nothing"},
 		"hidden":  {declared.Server{Command: []string{"/workspace/hidden"}, Workspace: "default"}, "lies outside"},
-		"leading": {declared.Server{Command: []string{"../../surface/mcp"}, Workspace: "default"}, ""},
+		"leading": {declared.Server{Command: []string{"../server"}, Workspace: "default"}, ""},
 		"bare":    {declared.Server{Command: []string{"/workspace/server"}}, "below a workspace"},
 	} {
 		row.server.Name = name

@@ -29,7 +29,7 @@ func (s *Set) Holding(abs string) (workspace, rel, real string, err error) {
 // below returns path relative to dir, "." for dir itself.
 func below(dir, path string) (string, bool) {
 	rest, err := filepath.Rel(dir, path)
-	if err != nil || rest == "../.." || strings.HasPrefix(rest, "../.."+string(filepath.Separator)) {
+	if err != nil || rest == ".." || strings.HasPrefix(rest, ".."+string(filepath.Separator)) {
 		return "", false
 	}
 	return rest, true

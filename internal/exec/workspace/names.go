@@ -48,7 +48,7 @@ func checkNewName(p string) error {
 		}
 	}
 	base := path.Base(p)
-	if base == "." || base == "../.." || base == "/" || strings.HasSuffix(p, "/") {
+	if base == "." || base == ".." || base == "/" || strings.HasSuffix(p, "/") {
 		return reason.Errorf(reason.InvalidInput, "path %s does not name a file", quote(p))
 	}
 	return nil

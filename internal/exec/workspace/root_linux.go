@@ -113,7 +113,7 @@ func (r *Root) Resolve(name string) (string, error) {
 // refuseDangling refuses the missing end of a path when it is "..", which has
 // no meaning below something that does not exist, or a link to nowhere.
 func (r *Root) refuseDangling(at, base string) error {
-	if base == "../.." || base == "." {
+	if base == ".." || base == "." {
 		return reason.Errorf(reason.FileNotFound, "%s does not exist", quote(at))
 	}
 	fd, err := r.openat2(at, unix.O_PATH|unix.O_NOFOLLOW, 0, beneath)

@@ -58,7 +58,7 @@ func (r *Root) Resolve(name string) (string, error) {
 		switch part {
 		case "", ".":
 			continue
-		case "../..":
+		case "..":
 			if real == "." {
 				return "", reason.Errorf(reason.WorkspaceScope, "%s leaves the workspace", quote(name))
 			}
@@ -89,7 +89,7 @@ func (r *Root) Resolve(name string) (string, error) {
 // missing keeps the end of a path that does not exist yet.
 func (r *Root) missing(name, next string, rest []string) (string, error) {
 	for _, part := range rest {
-		if part == "../.." {
+		if part == ".." {
 			return "", reason.Errorf(reason.FileNotFound, "%s does not exist", quote(name))
 		}
 	}

@@ -43,7 +43,7 @@ func TestReadRefusals(t *testing.T) {
 	write(t, filepath.Join(w.inside, "f"), "x")
 	tests := map[string]reason.Code{
 		"none": reason.FileNotFound, "none/below": reason.FileNotFound, "f/below": reason.FileNotFound, ".": reason.ToolFailed,
-		"../outside/secret": reason.WorkspaceScope, "a/../../outside/secret": reason.FileNotFound, "../..": reason.WorkspaceScope,
+		"../outside/secret": reason.WorkspaceScope, "a/../../outside/secret": reason.FileNotFound, "..": reason.WorkspaceScope,
 		"/etc/passwd": reason.WorkspaceScope, "f\x00": reason.InvalidUTF8, "\xff": reason.InvalidUTF8,
 		strings.Repeat("a", 5000): reason.InvalidInput, strings.Repeat("a", 300): reason.InvalidInput,
 	}
@@ -73,7 +73,7 @@ func TestWalkIsOrderedAndDoesNotFollow(t *testing.T) {
 	for _, name := range []string{"b/2", "b/1", "a", "c/d/e", ".x"} {
 		write(t, filepath.Join(w.inside, name), "")
 	}
-	must.Do(t, os.Symlink("../..", filepath.Join(w.inside, "b", "up")))
+	must.Do(t, os.Symlink("..", filepath.Join(w.inside, "b", "up")))
 	var got []string
 	err := w.root.Walk(context.Background(), ".", func(i Info) error {
 		got = append(got, i.Path+" "+string(i.Kind))

@@ -115,7 +115,7 @@ func unusable(d Declaration, err error) error {
 // above it is the same file as dir (device and inode), as with bind mounts and file
 // systems that fold case.
 func inside(dir, path string) bool {
-	if rel, err := filepath.Rel(dir, path); err == nil && rel != "../.." && !strings.HasPrefix(rel, "../.."+string(filepath.Separator)) {
+	if rel, err := filepath.Rel(dir, path); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		return true
 	}
 	top, err := os.Stat(dir)

@@ -74,7 +74,7 @@ func newWorld(t testing.TB, policies string) *world {
 // builtinTools are the definitions of the daemon's own tools, which profiles speak of.
 func builtinTools(t testing.TB) (list []tool.Descriptor) {
 	t.Helper()
-	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(filepath.Join("../..", "cli", "policy", "builtin_tools.json")))(t), &list))
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(filepath.Join("..", "..", "cli", "policy", "builtin_tools.json")))(t), &list))
 	return list
 }
 

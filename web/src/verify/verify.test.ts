@@ -65,8 +65,8 @@ test("only RFC 8785 form is read", () => {
 });
 
 describe("the published journal", () => {
-  const text = vector("journal/testdata/export.ndjson");
-  const entries = JSON.parse(vector("journal/testdata/events.json")) as { event: unknown; leaf: string; root: string }[];
+  const text = vector("evidence/journal/testdata/export.ndjson");
+  const entries = JSON.parse(vector("evidence/journal/testdata/events.json")) as { event: unknown; leaf: string; root: string }[];
 
   test("has the leaves and roots of the vectors", () => {
     const tree = new Frontier();
@@ -126,13 +126,13 @@ describe("the corpus of falsified journals", () => {
 });
 
 describe("an export of the first release", () => {
-  const text = vector("cli/journal/testdata/release-1/export.ndjson");
+  const text = vector("cli/evidence/testdata/release-1/export.ndjson");
   const key = "vectors.example/journal+86670492+AbhWbfMjhkDqyQKRi0SpHE7YZgM9eo7MK1LUDOPPdc2G";
 
   test("verifies with its attestations, and proves no origin by itself", async () => {
     const sum = await pinned(text, {});
     expect(sum).toMatchObject({ attestations: 8, keyPinned: false });
-    const root = (await proveKeySet(JSON.parse(vector("cli/journal/testdata/release-1/keys.json")))).root;
+    const root = (await proveKeySet(JSON.parse(vector("cli/evidence/testdata/release-1/keys.json")))).root;
     expect(await pinned(text, { root, key })).toMatchObject({ keyPinned: true });
     expect((await fault(pinned(text, { root: root.replace(/.$/, (c) => (c === "0" ? "1" : "0")) }))).message).toContain("this browser pinned");
     expect((await fault(pinned(text, { seenRoot: `sha256:${"0".repeat(64)}` }))).message).toContain("an earlier check");
@@ -140,17 +140,17 @@ describe("an export of the first release", () => {
 });
 
 describe("attestations", () => {
-  const envelope = JSON.parse(vector("attest/testdata/envelope.json")) as { payload: string; payloadType: string; signatures: { keyid: string; sig: string }[] };
+  const envelope = JSON.parse(vector("evidence/attest/testdata/envelope.json")) as { payload: string; payloadType: string; signatures: { keyid: string; sig: string }[] };
 
   test("the published ones verify", async () => {
     for (const version of ["", "_older"]) {
-      const set = await proveKeySet(JSON.parse(vector(`attest/testdata/keyset${version}.json`)));
-      await verifyAttestation(JSON.parse(vector(`attest/testdata/envelope${version}.json`)), set.notaries, set.gateway);
+      const set = await proveKeySet(JSON.parse(vector(`evidence/attest/testdata/keyset${version}.json`)));
+      await verifyAttestation(JSON.parse(vector(`evidence/attest/testdata/envelope${version}.json`)), set.notaries, set.gateway);
     }
   });
 
   test("a changed one does not", async () => {
-    const set = await proveKeySet(JSON.parse(vector("attest/testdata/keyset.json")));
+    const set = await proveKeySet(JSON.parse(vector("evidence/attest/testdata/keyset.json")));
     const signature = envelope.signatures[0] ?? { keyid: "", sig: "" };
     const payload = atob(envelope.payload);
     const cases: [unknown, string][] = [
@@ -168,8 +168,8 @@ describe("attestations", () => {
   });
 
   test("a key set whose certificates do not lead to its CA is refused", async () => {
-    const set = JSON.parse(vector("attest/testdata/keyset.json")) as { ca_root: string; gateway: string; keys: Record<string, unknown>[] };
-    const other = (JSON.parse(vector("cli/journal/testdata/release-1/keys.json")) as typeof set).ca_root;
+    const set = JSON.parse(vector("evidence/attest/testdata/keyset.json")) as { ca_root: string; gateway: string; keys: Record<string, unknown>[] };
+    const other = (JSON.parse(vector("cli/evidence/testdata/release-1/keys.json")) as typeof set).ca_root;
     for (const changed of [
       { ...set, ca_root: other },
       { ...set, gateway: "other.local" },

@@ -206,7 +206,7 @@ func fromTop(below, name string) string {
 		first, after, _ := strings.Cut(rest, "/")
 		switch first {
 		case ".", "":
-		case "../..":
+		case "..":
 			below, _ = path.Split(below)
 			below = strings.TrimSuffix(below, "/")
 		default:

@@ -194,10 +194,10 @@ func TestRefusedSettings(t *testing.T) {
 	if reason.Of(err) != reason.ConfigInvalid || !strings.Contains(err.Error(), "settings.json:2:12:") {
 		t.Errorf("no JSON: %v", err)
 	}
-	put(t, filepath.Join(s.Home, "../..", "outside-"+filepath.Base(s.Home)), "{}")
-	t.Cleanup(func() { _ = os.Remove(filepath.Join(s.Home, "../..", "outside-"+filepath.Base(s.Home))) })
+	put(t, filepath.Join(s.Home, "..", "outside-"+filepath.Base(s.Home)), "{}")
+	t.Cleanup(func() { _ = os.Remove(filepath.Join(s.Home, "..", "outside-"+filepath.Base(s.Home))) })
 	must.Do(t, os.Remove(claudePath(s)))
-	must.Do(t, os.Symlink(filepath.Join(s.Home, "../..", "outside-"+filepath.Base(s.Home)), claudePath(s)))
+	must.Do(t, os.Symlink(filepath.Join(s.Home, "..", "outside-"+filepath.Base(s.Home)), claudePath(s)))
 	if _, err := s.Plan(t.Context(), user(), secret); reason.Of(err) != reason.ConfigInvalid || !strings.Contains(err.Error(), "out of") {
 		t.Errorf("a link that leads out: %v", err)
 	}

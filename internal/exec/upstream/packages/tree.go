@@ -82,7 +82,7 @@ func (t *tree) add(all hash.Hash, root *os.Root, name string, d fs.DirEntry) err
 }
 
 func within(name string) bool {
-	return name != "../../../mcp" && !strings.HasPrefix(name, "../../../mcp/")
+	return name != ".." && !strings.HasPrefix(name, "../")
 }
 
 // note adds one entry, each part with its length: no two trees have the same text.

@@ -27,7 +27,7 @@ type Recorded struct {
 
 func (r Recorded) streams(t testing.TB) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("testdata/" + r.API + "/*.sse")
+	files, err := filepath.Glob("../modeltest/testdata/" + r.API + "/*.sse")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d recorded streams, %v", len(files), err)
 	}
