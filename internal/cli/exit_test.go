@@ -48,7 +48,7 @@ func TestExitCodes(t *testing.T) {
 		{"conflict", 7, func(w *clitest.World) { w.Decided() }, clitest.DecideArgs("--allow", "once"), "changed_by: user:bob"},
 		{"other digest", 7, func(w *clitest.World) { w.Pending() }, []string{"approvals", "decide", clitest.ApprovalID, "--allow", "once", "--digest", "sha256:" + strings.Repeat("0", 64)}, "DIGEST_MISMATCH"},
 		{"verification", 8, func(w *clitest.World) { w.Write("bad.ndjson", "{}\n") }, []string{"journal", "verify", "bad.ndjson"}, "line 1"},
-		{"old key set", 10, func(w *clitest.World) { w.Write("old.ndjson", w.Read("journal/testdata/release-1/export.ndjson")) }, []string{"journal", "verify", "old.ndjson", "--keys", "journal/testdata/release-1/keys.json"}, "version 1"},
+		{"old key set", 10, func(w *clitest.World) { w.Write("old.ndjson", w.Read("evidence/testdata/release-1/export.ndjson")) }, []string{"journal", "verify", "old.ndjson", "--keys", "evidence/testdata/release-1/keys.json"}, "version 1"},
 		{"changed result", 8, func(w *clitest.World) {
 			r := clitest.Finished("succeeded", "", `{"a":1}`)
 			r.GetResult().ResultJson = []byte(`{"a":2}`)
