@@ -231,7 +231,7 @@ func TestTable(t *testing.T) {
 func TestRaceOfTheChange(t *testing.T) {
 	r := newRepository(t, "good")
 	t.Chdir(r.dir)
-	for _, name := range []string{"approval", "hook"} { // Both are in race.txt.
+	for _, name := range []string{"call", "run"} { // Both are in race.txt.
 		r.write("internal/"+name+"/x.go", "// Package "+name+" is one.\npackage "+name+"\n")
 		r.write("internal/"+name+"/x_test.go", "package "+name+"\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) {}\n")
 	}
@@ -252,27 +252,27 @@ func TestRaceOfTheChange(t *testing.T) {
 			t.Errorf("%s: %v, want %v with the race detector and %v without", when, got, race, unit)
 		}
 	}
-	all := []string{"approval", "hook"}
+	all := []string{"call", "run"}
 	is("no repository", "./...", all, []string{"good"})
 	r.git("init", "-q", "-b", "main")
 	r.git("add", ".")
 	r.git("commit", "-q", "-m", "one")
 	is("one commit", "./...", all, []string{"good"})
-	r.write("internal/surface/hook/y.go", "package hook\n")
+	r.write("internal/run/y.go", "package run\n")
 	r.git("add", ".")
 	r.git("commit", "-q", "-m", "two")
-	is("the last commit", "./...", []string{"hook"}, []string{"approval", "good"})
+	is("the last commit", "./...", []string{"run"}, []string{"call", "good"})
 	r.git("branch", "origin/main")
-	is("nothing differs", "./...", []string{"hook"}, []string{"approval", "good"})
-	r.write("internal/call/approval/y.go", "package approval\n")
-	is("an untracked file", "./...", []string{"approval"}, []string{"good", "hook"})
-	r.write("internal/surface/hook/notes.md", "Notes.\n")
-	is("a document", "./...", []string{"approval"}, []string{"good", "hook"})
+	is("nothing differs", "./...", []string{"run"}, []string{"call", "good"})
+	r.write("internal/call/y.go", "package call\n")
+	is("an untracked file", "./...", []string{"call"}, []string{"good", "run"})
+	r.write("internal/run/notes.md", "Notes.\n")
+	is("a document", "./...", []string{"call"}, []string{"good", "run"})
 	s := &session{options: options{packages: "./...", base: "nothing", goTool: "go"}, out: io.Discard}
 	if _, err := s.choose(t.Context(), must.Get(named([]string{"race"}))(t)); err == nil || !strings.Contains(err.Error(), "BASE=nothing is not a commit") {
 		t.Errorf("a base that does not exist: %v", err)
 	}
-	is("a chosen package", "./internal/surface/hook", []string{"hook"}, nil)
+	is("a chosen package", "./internal/run", []string{"run"}, nil)
 	s = &session{options: options{packages: "./internal/good", goTool: "go"}, out: io.Discard}
 	if _, err := s.choose(t.Context(), must.Get(named([]string{"faults"}))(t)); err == nil || !strings.Contains(err.Error(), "run it with bin/tiers run -pkg ./internal/good quick") {
 		t.Errorf("a package that none of the tiers tests: %v", err)
