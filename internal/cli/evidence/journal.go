@@ -41,48 +41,11 @@ func Command(program *client.App) *cobra.Command {
 		a.journalTail(), a.journalList(), a.journalShow(), a.journalVerify(), a.journalProve(), a.journalExport(), a.journalAcceptRestore())
 }
 
-// eventWords say in a word or two what each code of the catalog is.
-var eventWords = map[event.Code]string{
-	event.Proposed: "proposed", event.Refused: "refused", event.Evaluated: "evaluated", event.Decided: "decided", event.Edited: "edited", event.Looked: "looked", event.Amended: "amended",
-	event.Asked: "asked", event.Joined: "joined", event.Voted: "voted", event.Answered: "answered",
-	event.Expired: "expired", event.Cancelled: "cancelled", event.Consumed: "consumed", event.Revoked: "revoked",
-	event.GrantMinted: "grant minted", event.GrantUsed: "grant used", event.GrantRevoked: "grant revoked", event.GrantEnded: "grant ended",
-	event.Attested: "attested", event.Ambiguous: "ambiguous",
-	event.Gated: "gated", event.Violated: "violated", event.Undone: "undone",
-	event.RunStarted: "run started", event.UserMessage: "user message", event.ModelTurn: "model turn", event.RunFinished: "run finished",
-	event.SessionExtended: "session extended", event.SessionEnded: "session ended",
-	event.SecretPut: "secret put", event.SecretRead: "secret read", event.SecretLeased: "secret leased", event.SecretUsed: "secret used",
-	event.SecretRemoved: "secret removed", event.VaultRekeyed: "vault rekeyed", event.RecoveryExported: "recovery exported", event.SecretLeaseEnded: "lease ended", event.SecretEnded: "secret ended",
-	event.CACreated: "CA created", event.CertificateMade: "certificate", event.MemberAdded: "member added",
-	event.CallersRefused: "callers refused", event.PermissionDenied: "permission denied",
-	event.MemberChanged: "member changed", event.MemberDisabled: "member disabled", event.MemberEnabled: "member enabled", event.MemberRemoved: "member removed", event.MembersConfirmed: "confirmed", event.ConsentGiven: "consented", event.ConsentWithdrawn: "consent withdrawn",
-	event.DeviceRevoked: "device revoked", event.DeviceRenamed: "device renamed", event.DeviceAdded: "device added", event.Exported: "exported",
-	event.TokenMade: "token made", event.TokenRevoked: "token revoked",
-	event.PairingOpened: "pairing code", event.PairingTried: "pairing tried", event.PairingProved: "pairing asked", event.PairingEnded: "pairing ended", event.DevicePaired: "device paired",
-	event.DeviceKeyReplaced: "key replaced", event.OldKeyUsed: "OLD KEY USED", event.GatewayKeyReplaced: "gateway key", event.VaultKeyPinned: "vault key",
-	event.PresenceKeyRegistered: "presence key", event.PresenceKeyReset: "PRESENCE KEY RESET", event.PresenceKeyConfirmed: "presence key confirmed",
-	event.PasskeyEnrolled: "passkey enrolled", event.PasskeyConfirmed: "passkey confirmed", event.PasskeyRemoved: "PASSKEY REMOVED", event.PasskeyCounterBack: "PASSKEY COPIED",
-	event.ConsoleLink: "console link", event.ConsoleBegun: "console session", event.ConsoleEnded: "console ended",
-	event.LoggedIn: "logged in", event.LoggedOut: "logged out",
-	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.PolicyProposed: "policy proposed",
-	event.GatewayChange: "gateway change", event.DualControlOff: "dual control off", event.CeilingSet: "ceiling set", event.Frozen: "frozen", event.Thawed: "thawed",
-	event.ToolPinned: "tool pinned", event.ToolSuspended: "tool suspended", event.ToolResumed: "tool resumed",
-	event.RanOther: "RAN SOMETHING ELSE", event.Ungoverned: "UNGOVERNED CALL", event.ReportedLate: "reported late", event.Unjoined: "CALL NOT JOINED",
-	event.EvaluatedFor: "evaluated for", event.AskedFor: "asked for",
-	event.UpstreamAdded: "upstream added", event.UpstreamRemoved: "upstream removed", event.UpstreamSeen: "upstream says", event.UpstreamApproved: "upstream approved",
-	event.UpstreamLoggedIn: "upstream login", event.UpstreamLoggedOut: "upstream logout", event.UpstreamEnded: "upstreams ended",
-	event.SkillInstalled: "skill installed", event.SkillRemoved: "skill removed", event.SkillChanged: "skill changed", event.SkillTampered: "SKILL TAMPERED",
-	event.PublisherTrusted: "publisher trusted", event.PublisherDistrusted: "PUBLISHER DISTRUSTED",
-	event.Notified: "notified", event.ChatUserMapped: "chat user mapped", event.ChatUserGone: "chat user unmapped", event.ChatConsent: "chat user consent",
-	event.HookInstalled: "hook installed", event.HookChanged: "HOOK CHANGED", event.HookUninstalled: "hook uninstalled",
-	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced", event.Restored: "restored",
-}
-
 func eventRecord(e *palyrav1.Event) printer.Record {
 	seq := strconv.FormatInt(e.GetSeq(), 10)
 	return printer.Record{
 		Name: seq, Body: printer.ProtoObject(e),
-		Cells: []string{seq, printer.Clock(e.GetAt()), e.GetCode(), eventWords[event.Code(e.GetCode())], whatHappened(e), e.GetActor(), e.GetSubject()},
+		Cells: []string{seq, printer.Clock(e.GetAt()), e.GetCode(), event.Code(e.GetCode()).Words(), whatHappened(e), e.GetActor(), e.GetSubject()},
 		Wide:  []string{e.GetSession(), e.GetRun(), e.GetHash()},
 	}
 }
@@ -281,7 +244,7 @@ func parseSeq(s string) (int64, error) {
 }
 
 func (a *app) eventPage(p *printer.Page, e *palyrav1.Event) {
-	p.Heading("%s", strings.TrimSpace(fmt.Sprintf("%d  %s  %s", e.GetSeq(), e.GetCode(), eventWords[event.Code(e.GetCode())])))
+	p.Heading("%s", strings.TrimSpace(fmt.Sprintf("%d  %s  %s", e.GetSeq(), e.GetCode(), event.Code(e.GetCode()).Words())))
 	p.Field("what", whatHappened(e))
 	p.Field("at", a.Moment(e.GetAt()))
 	p.Field("id", e.GetEventId())

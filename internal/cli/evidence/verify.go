@@ -14,6 +14,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/call/record"
+	"palyra/internal/call/record/verify"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/witness"
@@ -117,7 +118,7 @@ type verification struct {
 	verifier     *attest.Verifier
 	attestations int
 	erased       int
-	calls        *calls
+	calls        *verify.Calls
 	passkeys     passkey.Log
 	// counted counts events.
 	counted progress.Meter
@@ -320,16 +321,16 @@ func (v *verification) visit(keys json.RawMessage, e *journal.Event) error {
 // chain is whole: where that breaks comes first.
 func (v *verification) examine(e *journal.Event) error {
 	if v.calls == nil {
-		v.calls = newCalls(e.Seq - 1)
+		v.calls = verify.New(e.Seq - 1)
 		v.passkeys.Whole, v.passkeys.Gateway = e.Seq == 1, v.caRoot
 	}
 	if err := record.NotePasskey(&v.passkeys, e); err != nil {
 		return &journal.CorruptError{Seq: e.Seq, What: "what it says of a passkey: " + err.Error()}
 	}
 	if e.Code != event.Attested {
-		return v.calls.note(e)
+		return v.calls.Note(e)
 	}
-	defer func() { _ = v.calls.note(e) }() // it ends the call
+	defer func() { _ = v.calls.Note(e) }() // it ends the call
 	if e.Erased() {
 		v.erased++
 		return nil
@@ -349,7 +350,7 @@ func (v *verification) examine(e *journal.Event) error {
 	if got.Predicate.AttestationID != payload.AttestationID || got.Predicate.Invocation.ProposalID != payload.ProposalID {
 		return badAttestation(e.Seq, "it is that of another call, proposal "+got.Predicate.Invocation.ProposalID)
 	}
-	why, compared := v.calls.check(e, got.Predicate, payload)
+	why, compared := v.calls.Check(e, got.Predicate, payload)
 	if why != "" {
 		return badAttestation(e.Seq, payload.AttestationID+" contradicts the journal: "+why)
 	}

@@ -27,16 +27,3 @@ func TestWhatHappened(t *testing.T) {
 		}
 	}
 }
-
-// TestEveryEventHasAWord holds the words against the catalog.
-func TestEveryEventHasAWord(t *testing.T) {
-	t.Parallel()
-	for _, code := range event.Codes {
-		if eventWords[code] == "" {
-			t.Errorf("%s has no word", code)
-		}
-	}
-	if len(eventWords) != len(event.Codes) {
-		t.Errorf("%d words for %d codes", len(eventWords), len(event.Codes))
-	}
-}

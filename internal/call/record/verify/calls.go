@@ -1,4 +1,6 @@
-package evidence
+// Package verify compares attestations with the events of their calls. Every reader of a journal
+// does it in one way: the CLI for an export, for a gateway and for a state directory.
+package verify
 
 import (
 	"encoding/hex"
@@ -17,10 +19,10 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// calls follows the events of calls while an export is read, so that each
+// Calls follows the events of calls while an export is read, so that each
 // attestation is held against what was journaled before it. It keeps what is
 // open: calls that have no end, approvals that were not used.
-type calls struct {
+type Calls struct {
 	// whole is true when the export begins at the first event: what is missing
 	// then was never there.
 	whole     bool
@@ -89,12 +91,13 @@ type approvalFacts struct {
 	erased            bool
 }
 
-func newCalls(after int64) *calls {
-	return &calls{whole: after == 0, open: map[string]*callFacts{}, approvals: map[string]*approvalFacts{}}
+// New follows the events after one with a number; 0 for all events of a journal.
+func New(after int64) *Calls {
+	return &Calls{whole: after == 0, open: map[string]*callFacts{}, approvals: map[string]*approvalFacts{}}
 }
 
-// note takes in one event. Its error is about the event itself.
-func (c *calls) note(e *journal.Event) error {
+// Note takes in one event. Its error is about the event itself.
+func (c *Calls) Note(e *journal.Event) error {
 	defer c.heads.push(e.Seq, e.Hash)
 	switch e.Code {
 	case event.Proposed:
@@ -114,10 +117,10 @@ func (c *calls) note(e *journal.Event) error {
 }
 
 func unreadable(e *journal.Event, err error) error {
-	return &journal.CorruptError{Seq: e.Seq, What: fmt.Sprintf("the %s event cannot be read: %v", eventWords[e.Code], err)}
+	return &journal.CorruptError{Seq: e.Seq, What: fmt.Sprintf("the %s event cannot be read: %v", e.Code.Words(), err)}
 }
 
-func (c *calls) noteProposed(e *journal.Event) error {
+func (c *Calls) noteProposed(e *journal.Event) error {
 	call := &callFacts{session: e.Session, run: e.Run, erased: e.Erased(), seqs: map[event.Code]int64{e.Code: e.Seq}}
 	c.open[e.Subject] = call
 	if e.Erased() {
@@ -135,7 +138,7 @@ func (c *calls) noteProposed(e *journal.Event) error {
 	return nil
 }
 
-func (c *calls) noteStage(call *callFacts, e *journal.Event) error {
+func (c *Calls) noteStage(call *callFacts, e *journal.Event) error {
 	if e.Erased() {
 		call.erased = true
 		return nil
@@ -173,7 +176,7 @@ func (c *calls) noteStage(call *callFacts, e *journal.Event) error {
 }
 
 // use takes an approval that was used up: it serves one decision.
-func (c *calls) use(approvalID, grantID string) *approvalFacts {
+func (c *Calls) use(approvalID, grantID string) *approvalFacts {
 	a := c.approvals[approvalID]
 	if a == nil || grantID != "" || a.consumed == "" && !a.erased {
 		return nil
@@ -182,7 +185,7 @@ func (c *calls) use(approvalID, grantID string) *approvalFacts {
 	return a
 }
 
-func (c *calls) noteApproval(e *journal.Event) error {
+func (c *Calls) noteApproval(e *journal.Event) error {
 	a := c.approvals[e.Subject]
 	if a == nil {
 		a = &approvalFacts{}
@@ -222,7 +225,7 @@ func (c *calls) noteApproval(e *journal.Event) error {
 	return nil
 }
 
-func (c *calls) noteGrant(e *journal.Event) error {
+func (c *Calls) noteGrant(e *journal.Event) error {
 	if e.Erased() {
 		c.grantsErased = true
 		return nil
@@ -244,7 +247,7 @@ type contradiction struct {
 
 func (d *contradiction) same(field, statement, said string, seq int64, code event.Code) {
 	if d.what == "" && statement != said {
-		d.what = fmt.Sprintf("its %s is %q, event %d (%s) says %q", field, statement, seq, eventWords[code], said)
+		d.what = fmt.Sprintf("its %s is %q, event %d (%s) says %q", field, statement, seq, code.Words(), said)
 	}
 }
 
@@ -254,11 +257,11 @@ func (d *contradiction) unless(ok bool, format string, args ...any) {
 	}
 }
 
-// check holds a verified statement against the events before it and the one
+// Check holds a verified statement against the events before it and the one
 // that it is in, and ends the call. It returns the first contradiction, and
 // whether there was anything to compare with: an export that begins later
 // lacks the beginning of some calls.
-func (c *calls) check(e *journal.Event, p attest.Predicate, a *record.Attested) (why string, compared bool) {
+func (c *Calls) Check(e *journal.Event, p attest.Predicate, a *record.Attested) (why string, compared bool) {
 	call := c.open[e.Subject]
 	delete(c.open, e.Subject)
 	d := &contradiction{}
@@ -299,7 +302,7 @@ func number(n *int) string {
 }
 
 // stages compares with what was journaled of the stages before.
-func (d *contradiction) stages(c *calls, call *callFacts, p attest.Predicate) {
+func (d *contradiction) stages(c *Calls, call *callFacts, p attest.Predicate) {
 	in := p.Invocation
 	if f := call.proposed; f != nil {
 		seq := call.seqs[event.Proposed]
@@ -328,7 +331,7 @@ func (d *contradiction) stages(c *calls, call *callFacts, p attest.Predicate) {
 	d.gated(c, call, p)
 }
 
-func (d *contradiction) decided(c *calls, call *callFacts, p attest.Predicate) {
+func (d *contradiction) decided(c *Calls, call *callFacts, p attest.Predicate) {
 	f, in, seq, used := call.decided, p.Invocation, call.seqs[event.Decided], call.decidedWith
 	d.same("invocation.decision_id", in.DecisionID, f.ID, seq, event.Decided)
 	d.same("invocation.call_digest", in.CallDigest, f.CallDigest, seq, event.Decided)
@@ -349,7 +352,7 @@ func (d *contradiction) decided(c *calls, call *callFacts, p attest.Predicate) {
 }
 
 // answer proves that the approval or grant was used for exactly this digest.
-func (d *contradiction) answer(c *calls, call *callFacts, of, approvalID, grantID, digest string, used *approvalFacts) {
+func (d *contradiction) answer(c *Calls, call *callFacts, of, approvalID, grantID, digest string, used *approvalFacts) {
 	switch {
 	case grantID != "":
 		i := slices.IndexFunc(call.grants, func(g grantFacts) bool { return g.GrantID == grantID && g.CallDigest == digest })
@@ -365,7 +368,7 @@ func (d *contradiction) answer(c *calls, call *callFacts, of, approvalID, grantI
 }
 
 // gated compares what became of the changes with the ruling on them.
-func (d *contradiction) gated(c *calls, call *callFacts, p attest.Predicate) {
+func (d *contradiction) gated(c *Calls, call *callFacts, p attest.Predicate) {
 	f, seq := call.gated, call.seqs[event.Gated]
 	if p.Changes == nil {
 		return
@@ -375,7 +378,7 @@ func (d *contradiction) gated(c *calls, call *callFacts, p attest.Predicate) {
 		d.unless(!committed || call.erased, "its changes.state is \"committed\", and no event before it lets the changes through")
 		return
 	}
-	d.unless(f.Allowed || !committed, "its changes.state is \"committed\", event %d (%s) refuses the changes", seq, eventWords[event.Gated])
+	d.unless(f.Allowed || !committed, "its changes.state is \"committed\", event %d (%s) refuses the changes", seq, event.Gated.Words())
 	d.same("changes.workspace", p.Changes.Workspace, f.Facts.Workspace, seq, event.Gated)
 	d.same("changes.root_sha256", p.Changes.RootSHA256, strings.TrimPrefix(f.Facts.Root, "sha256:"), seq, event.Gated)
 	if committed {
@@ -387,13 +390,13 @@ func (d *contradiction) gated(c *calls, call *callFacts, p attest.Predicate) {
 
 // head compares the place in the journal that the statement follows. A
 // statement, or an event, of an older gateway has none.
-func (d *contradiction) head(c *calls, call *callFacts, p attest.Predicate) {
+func (d *contradiction) head(c *Calls, call *callFacts, p attest.Predicate) {
 	if p.Journal == nil || call.proposed == nil || d.what != "" {
 		return
 	}
 	if j := call.proposed.Journal; j != nil {
 		d.unless(*j == *p.Journal, "its journal is of size %d with the head %s, event %d (%s) says %d and %s",
-			p.Journal.Size, p.Journal.HeadSHA256, call.seqs[event.Proposed], eventWords[event.Proposed], j.Size, j.HeadSHA256)
+			p.Journal.Size, p.Journal.HeadSHA256, call.seqs[event.Proposed], event.Proposed.Words(), j.Size, j.HeadSHA256)
 		return
 	}
 	if why := c.heads.contradicts(p.Journal, call.seqs[event.Proposed]); why != "" {
