@@ -15,12 +15,12 @@ trap 'rm -rf "$kept"' EXIT
 
 mkdir "$kept/src"
 git archive "$commit" | tar -x -C "$kept/src"
-helper=internal/exec/sandbox/jail/initbin/palyra-init.gz
 (
   cd "$kept/src"
   export CGO_ENABLED=0
   GOOS=linux "${GO:-go}" build -trimpath -buildvcs=false -ldflags "-s -w" -o "$kept/palyra-init" ./cmd/palyra-init
-  gzip -n -9 -c "$kept/palyra-init" >"$helper"
+  # Where the helper is embedded is as in that release: packages have moved since.
+  gzip -n -9 -c "$kept/palyra-init" >"$(find internal -type d -path '*/jail/initbin')/palyra-init.gz"
   "${GO:-go}" build -trimpath -buildvcs=false -tags palyrainit -o "$kept/" ./cmd/palyrad ./cmd/palyra
 )
 

@@ -60,7 +60,7 @@ func documented(t *testing.T, repository string) []source {
 			list, rest = append(list, source{fmt.Sprintf("%s %d", filepath.Base(name), n), text + "\n"}), below
 		}
 	}
-	profiles := filepath.Join(repository, "internal/call/policy/profile/profiles")
+	profiles := profilesOf(t, repository)
 	must.Do(t, filepath.WalkDir(profiles, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".cedar" {
 			list = append(list, source{"profile " + strings.TrimPrefix(path, profiles+"/"), string(must.Get(os.ReadFile(path))(t))})
@@ -71,6 +71,20 @@ func documented(t *testing.T, repository string) []source {
 		t.Fatalf("only %d policies in %s", len(list), repository)
 	}
 	return list
+}
+
+// profilesOf returns the directory of the profiles in the sources of a release, which had its
+// packages elsewhere.
+func profilesOf(t *testing.T, repository string) string {
+	t.Helper()
+	for _, dir := range []string{"internal/call/policy", "internal/policy"} {
+		profiles := filepath.Join(repository, dir, "profile", "profiles")
+		if _, err := os.Stat(profiles); err == nil {
+			return profiles
+		}
+	}
+	t.Fatalf("there are no profiles in %s", repository)
+	return ""
 }
 
 // described are the calls that are judged, each without votes, with one and with two.
