@@ -3,8 +3,9 @@ package printer
 import (
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"palyra/internal/core/text"
 )
 
 // VisibleLine returns s on one line with everything that a terminal would act
@@ -50,41 +51,19 @@ func plain(s string) bool {
 	return true
 }
 
-// shows reports whether a terminal shows r as itself, in its place. IsPrint
-// refuses controls, format characters (bidi, zero-width, tags), separators
-// other than the space, private and unassigned code points; what it lets pass
-// but nobody sees is in invisible.
-func shows(r rune) bool { return unicode.IsPrint(r) && !unicode.Is(invisible, r) }
-
-// invisible are code points of the categories letter, mark and symbol that
-// have no ink: fillers, the combining grapheme joiner, variation selectors,
-// Mongolian and Khmer ones, and the blank Braille pattern.
-var invisible = &unicode.RangeTable{
-	R16: []unicode.Range16{
-		{Lo: 0x034F, Hi: 0x034F, Stride: 1},
-		{Lo: 0x115F, Hi: 0x1160, Stride: 1},
-		{Lo: 0x17B4, Hi: 0x17B5, Stride: 1},
-		{Lo: 0x180B, Hi: 0x180F, Stride: 1},
-		{Lo: 0x2800, Hi: 0x2800, Stride: 1},
-		{Lo: 0x3164, Hi: 0x3164, Stride: 1},
-		{Lo: 0xFE00, Hi: 0xFE0F, Stride: 1},
-		{Lo: 0xFFA0, Hi: 0xFFA0, Stride: 1},
-	},
-	R32: []unicode.Range32{
-		{Lo: 0xE0100, Hi: 0xE01EF, Stride: 1},
-	},
-}
+// shows reports whether a terminal shows r as itself, in its place.
+func shows(r rune) bool { return !text.Unseen(r) }
 
 // VisibleJSON writes the same characters of a JSON text as \u escapes: the
 // value stays the same, and the text can be shown. In JSON they can only be
 // inside strings.
-func VisibleJSON(text []byte) []byte {
+func VisibleJSON(value []byte) []byte {
 	var out []byte
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRune(text[i:])
+	for i := 0; i < len(value); {
+		r, size := utf8.DecodeRune(value[i:])
 		switch {
 		case r == '\n', shows(r) && (r != utf8.RuneError || size > 1):
-			out = append(out, text[i:i+size]...)
+			out = append(out, value[i:i+size]...)
 		case r == '\t', r == '\r':
 			out = append(out, ' ') // between tokens; inside a string JSON forbids both
 		case r >= 0x10000:

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"palyra/internal/core/reason"
@@ -39,8 +38,7 @@ func checkPath(p string) error {
 	return nil
 }
 
-// checkNewName refuses names that a person would not see as what they are:
-// control, bidirectional, zero-width and other format characters.
+// checkNewName refuses names that a reader would not see as what they are (text.Unseen).
 func checkNewName(p string) error {
 	for _, r := range p {
 		if odd(r) {
@@ -54,12 +52,10 @@ func checkNewName(p string) error {
 	return nil
 }
 
-func odd(r rune) bool {
-	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) || r == utf8.RuneError
-}
+func odd(r rune) bool { return r == utf8.RuneError || text.Unseen(r) }
 
 // Plain reports whether a path looks to a person like what it is: it is UTF-8 and
-// has no control, bidirectional, zero-width or other format characters. Names that
+// has no character that a reader cannot see or tell from a space. Names that
 // begin with TemporaryPrefix are not plain either.
 func Plain(p string) bool {
 	return utf8.ValidString(p) && !strings.ContainsFunc(p, odd) && !strings.HasPrefix(path.Base(p), TemporaryPrefix)

@@ -1,3 +1,5 @@
+import { unseen } from "./unseen";
+
 // What a model, a tool or a server wrote is text that may lie about its own look:
 // characters that reorder, hide or imitate. visible makes them seen.
 
@@ -47,16 +49,11 @@ const names: Readonly<Record<number, string>> = {
   0xffa0: "HHF",
 };
 
-// Other than tab and newline: control characters, format characters, separators that
-// are no space, unassigned and private characters, lone surrogates, variation selectors,
-// and blanks that look like a space or like nothing.
-const hidden = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}\u00a0\u034f\u115f\u1160\u17b4\u17b5\u2000-\u200a\u202f\u205f\u3000\u2800\u3164\ufe00-\ufe0f\uffa0\u{e0100}-\u{e01ef}]/gu;
-
 /** Splits text into what may be shown as it is and what is made visible. */
 export function visible(text: string): Piece[] {
   const pieces: Piece[] = [];
   let last = 0;
-  for (const match of text.matchAll(hidden)) {
+  for (const match of text.matchAll(unseen)) {
     const char = match[0];
     if (char === "\n" || char === "\t") continue;
     // CR before LF is a line end like any other.

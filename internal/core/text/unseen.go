@@ -1,0 +1,50 @@
+package text
+
+import "unicode"
+
+// Class is what a reader sees of a character.
+type Class uint8
+
+// The classes. Newline and tab are Hidden: who shows several lines keeps them.
+const (
+	// Seen is shown as itself.
+	Seen Class = iota
+	// Blank looks like a space and is another character.
+	Blank
+	// Hidden draws nothing, or changes how the text around it is drawn.
+	Hidden
+)
+
+// unseen are the letters, marks and symbols that draw nothing. Categories and properties of
+// Unicode do not have them in common.
+var unseen = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{Lo: 0x034F, Hi: 0x034F, Stride: 1}, // combining grapheme joiner
+		{Lo: 0x115F, Hi: 0x1160, Stride: 1}, // fillers of Hangul
+		{Lo: 0x17B4, Hi: 0x17B5, Stride: 1}, // inherent vowels of Khmer
+		{Lo: 0x180B, Hi: 0x180F, Stride: 1}, // Mongolian variation selectors
+		{Lo: 0x3164, Hi: 0x3164, Stride: 1}, // filler of Hangul
+		{Lo: 0xFFA0, Hi: 0xFFA0, Stride: 1}, // filler of Hangul, half as wide
+	},
+}
+
+// braille is the pattern without dots, which is a symbol and looks like a space.
+const braille = 0x2800
+
+// ClassOf returns what a reader sees of a character. Consumers of the table: prompts of
+// approvals, the CLI, the console, texts of upstream servers, names of files at the commit gate.
+func ClassOf(r rune) Class {
+	switch {
+	case r == ' ':
+		return Seen
+	case r == braille, unicode.Is(unicode.Zs, r):
+		return Blank
+	case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp, unicode.Variation_Selector,
+		unicode.Other_Default_Ignorable_Code_Point, unicode.Noncharacter_Code_Point, unseen):
+		return Hidden
+	}
+	return Seen
+}
+
+// Unseen reports whether a reader cannot see a character, or not tell it from a space.
+func Unseen(r rune) bool { return ClassOf(r) != Seen }
