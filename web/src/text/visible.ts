@@ -90,7 +90,7 @@ export function oneLine(text: string, most = 200): string {
 
 /** JSON text in which what hides is written as an escape, which says the same: for fields that people edit. */
 export function escaped(json: string): string {
-  return json.replace(hidden, (char) =>
+  return json.replace(unseen, (char) =>
     char === "\n" || char === "\t" ? char : Array.from({ length: char.length }, (_, i) => `\\u${char.charCodeAt(i).toString(16).padStart(4, "0")}`).join(""),
   );
 }
