@@ -209,7 +209,7 @@ var rules = []struct {
 			"builtin/a.go:1":           {"internal/exec/builtin/a.go": "package builtin; type write struct{}; func (write) Pure() {}"},
 			"builtin/b.go:2: embed":    {"internal/exec/builtin/b.go": "package builtin; import \"palyra/internal/exec/builtin/pure\"\ntype write struct { pure.Echo }"},
 			"builtin/c.go:2: embed":    {"internal/exec/builtin/c.go": "package builtin; import p \"palyra/internal/exec/builtin/pure\"\ntype write struct { *p.Echo }"},
-			"gateway/a.go:2: says":     {"internal/gateway/a.go": "package gateway; import \"palyra/internal/call/dispatch\"\ntype write struct { dispatch.Pure }"},
+			"gateway/a.go:2: says":     {"internal/gateway/a.go": "package gateway; import \"palyra/internal/core/tool\"\ntype write struct { tool.Pure }"},
 		},
 		fine: []map[string]string{
 			{"internal/exec/builtin/pure/a.go": `package pure; import (_ "context"; _ "palyra/internal/core/tool"); type Echo struct{}; func (Echo) Pure() {}`},

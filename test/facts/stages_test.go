@@ -88,7 +88,7 @@ type call struct {
 
 type callKey struct{}
 
-// ReachesExecutors lets tools see the call in which the workspace changes under them (dispatch.Isolate).
+// ReachesExecutors lets tools see the call in which the workspace changes under them (tool.Isolate).
 func (callKey) ReachesExecutors() {}
 
 // hooks are the wrappers of the stages.

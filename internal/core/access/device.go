@@ -4,7 +4,7 @@ import "context"
 
 type deviceKey struct{}
 
-// ReachesExecutors lets an executor record the device of its request (dispatch.Isolate).
+// ReachesExecutors lets an executor record the device of its request (tool.Isolate).
 func (deviceKey) ReachesExecutors() {}
 
 // WithDevice returns a context of a request that a device made, so that the journal can

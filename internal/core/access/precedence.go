@@ -27,7 +27,7 @@ const (
 type precedenceKey struct{}
 
 // ReachesExecutors lets what an executor writes have the precedence of its request
-// (dispatch.Isolate).
+// (tool.Isolate).
 func (precedenceKey) ReachesExecutors() {}
 
 // Precede returns a context under which writes have precedence p, or that of ctx

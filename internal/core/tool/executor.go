@@ -1,8 +1,6 @@
 package tool
 
-import (
-	"context"
-)
+import "context"
 
 // Runnable is what an executor offers for one tool.
 type Runnable interface {
@@ -15,7 +13,7 @@ type Runnable interface {
 	Prepare(ctx context.Context, p Proposal) (Prepared, error)
 }
 
-// Pure is a Tool that cannot have an effect: it computes its report from the call
+// Pure is a Runnable that cannot have an effect: it computes its report from the call
 // alone. internal/archtest lets only the tools of internal/exec/builtin/pure be one, and
 // forbids that package all imports by which code could have an effect.
 type Pure interface {

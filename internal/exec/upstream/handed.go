@@ -121,7 +121,7 @@ func (in *instance) guard() {
 }
 
 // starting is the tool that starts a server which gets secrets as they are. It
-// implements dispatch.Tool.
+// implements tool.Runnable.
 type starting struct{ proxied }
 
 // starter is that of a server.
@@ -139,17 +139,17 @@ func (m *Manager) starter(s declared.Server, digest string) starting {
 	}}
 }
 
-// Unusable implements dispatch.Tool. A server whose definitions changed can start: it
+// Unusable implements tool.Runnable. A server whose definitions changed can start: it
 // has to, to be looked at.
 func (t starting) Unusable() error { return t.manager.Runs() }
 
-// Plan implements dispatch.Tool.
+// Plan implements tool.Runnable.
 func (t starting) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	_, plan, err := t.prepare(ctx, p)
 	return plan, err
 }
 
-// Prepare implements dispatch.Tool.
+// Prepare implements tool.Runnable.
 func (t starting) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	l, plan, err := t.prepare(ctx, p)
 	return l.prepared(plan, err, t.run)

@@ -168,7 +168,7 @@ var passes = []struct{ tool, title, description, required, properties string }{
 		`"ticket"`, ``},
 }
 
-// passing is one of these tools. It implements dispatch.Tool.
+// passing is one of these tools. It implements tool.Runnable.
 type passing struct {
 	manager    *Manager
 	descriptor tool.Descriptor
@@ -192,10 +192,10 @@ func (m *Manager) passings(s declared.Server) (list []passing) {
 	return list
 }
 
-// Descriptor implements dispatch.Tool.
+// Descriptor implements tool.Runnable.
 func (t passing) Descriptor() tool.Descriptor { return t.descriptor }
 
-// Plan implements dispatch.Tool.
+// Plan implements tool.Runnable.
 func (t passing) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	q, err := t.question(p.Input)
 	if err != nil {
@@ -220,7 +220,7 @@ func (t passing) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	return plan, nil
 }
 
-// Prepare implements dispatch.Tool.
+// Prepare implements tool.Runnable.
 func (t passing) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	plan, err := t.Plan(ctx, p)
 	return tool.Prepared{Plan: plan, Run: t.run}, err

@@ -204,7 +204,7 @@ func (a *agent) meets(u transport) {
 // TestRevisions: a client of each revision calls a server of each revision, over each
 // transport, with an instance that its own call started and with one that the call of a
 // client of another revision did. The server gets its own revision alone. Without
-// dispatch.Isolate, those of the revisions with sessions get that of the client.
+// tool.Isolate, those of the revisions with sessions get that of the client.
 func TestRevisions(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()

@@ -31,7 +31,7 @@ const (
 )
 
 // proxied is one tool of an upstream server, as it was approved. It implements
-// dispatch.Tool.
+// tool.Runnable.
 type proxied struct {
 	manager *Manager
 	server  declared.Server
@@ -105,19 +105,19 @@ func capabilities(s declared.Server) []tool.Capability {
 	return list
 }
 
-// Descriptor implements dispatch.Tool.
+// Descriptor implements tool.Runnable.
 func (t proxied) Descriptor() tool.Descriptor { return t.descriptor }
 
 // Unusable says why no call can run at present.
 func (t proxied) Unusable() error { return t.manager.usable(t.server, t.name) }
 
-// Plan implements dispatch.Tool.
+// Plan implements tool.Runnable.
 func (t proxied) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	_, plan, err := t.prepare(ctx, p)
 	return plan, err
 }
 
-// Prepare implements dispatch.Tool. The program is looked at again when an instance
+// Prepare implements tool.Runnable. The program is looked at again when an instance
 // starts; one that runs already was started from what is bound.
 func (t proxied) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	l, plan, err := t.prepare(ctx, p)

@@ -55,7 +55,7 @@ type inline struct {
 	Fuel   uint64         `json:"fuel"`
 }
 
-// Descriptor implements dispatch.Tool.
+// Descriptor implements tool.Runnable.
 func (Inline) Descriptor() tool.Descriptor {
 	return tool.Descriptor{
 		Name: InlineName, Title: "Run a WebAssembly module",
@@ -79,13 +79,13 @@ func (Inline) Descriptor() tool.Descriptor {
 // Unusable says why no call can run at present.
 func (t Inline) Unusable() error { return t.Ready() }
 
-// Plan implements dispatch.Tool.
+// Plan implements tool.Runnable.
 func (t Inline) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	_, plan, err := t.prepare(p)
 	return plan, err
 }
 
-// Prepare implements dispatch.Tool.
+// Prepare implements tool.Runnable.
 func (t Inline) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, error) {
 	call, plan, err := t.prepare(p)
 	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, c tool.Call) tool.Report { return t.run(ctx, c, call) }}, err

@@ -51,10 +51,10 @@ func NewProbe(d tool.Descriptor) *Probe {
 // Digest is a digest of one repeated digit.
 func Digest(c string) string { return "sha256:" + strings.Repeat(c, 64) }
 
-// Descriptor implements dispatch.Tool.
+// Descriptor implements tool.Runnable.
 func (p *Probe) Descriptor() tool.Descriptor { return p.Of }
 
-// Plan implements dispatch.Tool.
+// Plan implements tool.Runnable.
 func (p *Probe) Plan(_ context.Context, proposal tool.Proposal) (tool.Plan, error) {
 	p.mu.Lock()
 	p.Planned++
@@ -76,7 +76,7 @@ func (p *Probe) Plan(_ context.Context, proposal tool.Proposal) (tool.Plan, erro
 	return found, p.PlanErr
 }
 
-// Prepare implements dispatch.Tool.
+// Prepare implements tool.Runnable.
 func (p *Probe) Prepare(ctx context.Context, proposal tool.Proposal) (tool.Prepared, error) {
 	plan, err := p.Plan(ctx, proposal)
 	return tool.Prepared{Plan: plan, Run: p.run, Close: func() { p.Closed.Add(1) }}, err

@@ -27,7 +27,7 @@ const UndoTool = "workspace.undo"
 // undoRisk is that of a call of it: the changes have facts of their own.
 const undoRisk = 40
 
-// Tool is UndoTool. It implements dispatch.Tool.
+// Tool is UndoTool. It implements tool.Runnable.
 type Tool struct {
 	Of *ChangeSets
 	// Version is that of the gateway.
@@ -40,7 +40,7 @@ type undoInput struct {
 	Note        string `json:"note,omitempty"`
 }
 
-// Descriptor implements dispatch.Tool.
+// Descriptor implements tool.Runnable.
 func (Tool) Descriptor() tool.Descriptor {
 	return tool.Descriptor{
 		Name: UndoTool, Title: "Take back a change set",
@@ -60,7 +60,7 @@ func (Tool) Descriptor() tool.Descriptor {
 	}
 }
 
-// Plan implements dispatch.Tool.
+// Plan implements tool.Runnable.
 func (t Tool) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	u, err := t.Of.reversal(ctx, p)
 	if err != nil {
@@ -70,7 +70,7 @@ func (t Tool) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return u.plan(), nil
 }
 
-// Prepare implements dispatch.Tool.
+// Prepare implements tool.Runnable.
 func (t Tool) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	u, err := t.Of.reversal(ctx, p)
 	if err != nil {
@@ -95,7 +95,7 @@ type reversal struct {
 // ownKey marks the calls that Undo makes.
 type ownKey struct{}
 
-// ReachesExecutors lets the tool see the mark (dispatch.Isolate).
+// ReachesExecutors lets the tool see the mark (tool.Isolate).
 func (ownKey) ReachesExecutors() {}
 
 func (c *ChangeSets) reversal(ctx context.Context, p tool.Proposal) (*reversal, error) {

@@ -57,7 +57,7 @@ func newVisit(a *Agent, m *Message, toolName string, stopping <-chan struct{}) *
 
 type visitKey struct{}
 
-// ReachesExecutors lets the tools of agents see the visit that their call came by (dispatch.Isolate).
+// ReachesExecutors lets the tools of agents see the visit that their call came by (tool.Isolate).
 func (visitKey) ReachesExecutors() {}
 
 func withVisit(ctx context.Context, v *visit) context.Context {

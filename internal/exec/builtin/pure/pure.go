@@ -4,5 +4,5 @@
 //
 // Imports guarantee that: internal/archtest forbids this package every import by
 // which code reaches a file, the network, a process or another part of the gateway,
-// and forbids all other packages to implement dispatch.Pure.
+// and forbids all other packages to implement tool.Pure.
 package pure

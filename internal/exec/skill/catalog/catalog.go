@@ -65,7 +65,7 @@ type Catalog struct{ use Config }
 // New returns a catalog.
 func New(c Config) *Catalog { return &Catalog{use: c} }
 
-// Tool is one tool of a skill. It is a dispatch.Tool.
+// Tool is one tool of a skill. It is a tool.Runnable.
 type Tool struct {
 	use    Config
 	skill  *skill.Manifest
@@ -99,7 +99,7 @@ func (c *Catalog) Tools(m *skill.Manifest, digest string) ([]Tool, error) {
 
 func (t Tool) name() string { return t.skill.ID + "/" + t.is.ID }
 
-// Descriptor implements dispatch.Tool.
+// Descriptor implements tool.Runnable.
 func (t Tool) Descriptor() tool.Descriptor {
 	asked := t.is.Capabilities
 	d := tool.Descriptor{

@@ -18,13 +18,13 @@ type prepared struct {
 	grants grants
 }
 
-// Plan implements dispatch.Tool.
+// Plan implements tool.Runnable.
 func (t Tool) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	_, plan, err := t.prepare(ctx, p)
 	return plan, err
 }
 
-// Prepare implements dispatch.Tool.
+// Prepare implements tool.Runnable.
 func (t Tool) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	made, plan, err := t.prepare(ctx, p)
 	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, c tool.Call) tool.Report { return t.run(ctx, c, made) }}, err

@@ -44,7 +44,7 @@ type input struct {
 	Registry   string             `json:"registry"`
 }
 
-// Descriptor implements dispatch.Tool.
+// Descriptor implements tool.Runnable.
 func (Install) Descriptor() tool.Descriptor {
 	return tool.Descriptor{
 		Name: ToolName, Title: "Install a package for an upstream server",
@@ -72,13 +72,13 @@ func (Install) Descriptor() tool.Descriptor {
 // Unusable says why no call can run at present.
 func (t Install) Unusable() error { return t.Service.use.Ready() }
 
-// Plan implements dispatch.Tool.
+// Plan implements tool.Runnable.
 func (t Install) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	_, _, plan, err := t.prepare(ctx, p)
 	return plan, err
 }
 
-// Prepare implements dispatch.Tool.
+// Prepare implements tool.Runnable.
 func (t Install) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	r, c, plan, err := t.prepare(ctx, p)
 	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, call tool.Call) tool.Report { return t.Service.install(ctx, call, r, c) }}, err

@@ -89,16 +89,9 @@ func (s *PairingService) device(caller access.Caller, req *palyrav1.CreatePairin
 	return p, nil
 }
 
-// pairedMember finds a member by its principal, or by its name: the user before the agent.
+// pairedMember finds a member who was not removed, as memberNamed does.
 func pairedMember(list Members, name string) (access.Member, bool) {
-	members := list.List()
-	for _, meant := range []string{name, access.User(name).String(), access.Agent(name).String()} {
-		i := slices.IndexFunc(members, func(m access.Member) bool { return m.Principal.String() == meant && !m.Removed() })
-		if i >= 0 {
-			return members[i], true
-		}
-	}
-	return access.Member{}, false
+	return memberNamed(slices.DeleteFunc(slices.Clone(list.List()), access.Member.Removed), name)
 }
 
 // mayGive asks policy whether the caller may give such a device. One's own takes no
